@@ -1,0 +1,4 @@
+"""A Dynamic Resource Allocation driver for NVIDIA GPUs on Kubernetes 1.34 and later."""
+
+DRIVER_NAME = "gpu.nvidia.com"
+"""The DRA driver name; NVIDIA's own, so that manifests written for its driver need no edit."""

@@ -1,0 +1,1 @@
+"""Container Device Interface specs; knows nothing of claims or Kubernetes."""

@@ -1,0 +1,1 @@
+"""Claims from allocation to prepared devices and back; knows nothing of gRPC."""

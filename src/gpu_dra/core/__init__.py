@@ -1,0 +1,1 @@
+"""What every room may use; knows nothing of GPUs or Kubernetes."""

@@ -1,0 +1,1 @@
+"""Frozen value objects shared by the rooms; no I/O."""

@@ -1,0 +1,1 @@
+"""Composition root of the node: sockets, services, start and stop order."""

@@ -1,0 +1,1 @@
+"""Inventory to ResourceSlices; knows nothing of claims."""
