@@ -1,0 +1,1 @@
+"""Development tools: the test bed, the local cluster and generators. Not part of the product."""

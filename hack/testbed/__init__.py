@@ -1,0 +1,1 @@
+"""A machine with GPUs that is not there: profiles, the mock of NVML, the mock host."""
