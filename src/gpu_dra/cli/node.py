@@ -1,0 +1,141 @@
+"""`gpu-dra node`: the kubelet plugin of one node.
+
+Flags and environment variables carry the names of NVIDIA's driver where it has them. Heavy rooms are imported only after the settings
+were found good, so that a typing error answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpu_dra import DRIVER_NAME
+from gpu_dra.cli.flags import add_flag
+from gpu_dra.core import logs
+from gpu_dra.core.errors import Refused
+from gpu_dra.hardware.host import HostPaths
+
+if TYPE_CHECKING:
+    from gpu_dra.node.settings import NodeSettings
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("node", help="publish this node's GPUs and prepare claims for the kubelet")
+    _add_cluster_flags(parser)
+    _add_host_flags(parser)
+    _add_service_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
+    add_flag(parser, "--node-name", env="NODE_NAME", default="", help="name of this node in the cluster")
+    add_flag(parser, "--kubeconfig", env="KUBECONFIG", default="", help="kubeconfig file; empty uses the pod's service account")
+    add_flag(parser, "--pod-uid", env="POD_UID", default="", help="UID of this pod, so that two plugins overlap in an update")
+    add_flag(
+        parser, "--kubelet-plugins-directory-path", env="KUBELET_PLUGINS_DIRECTORY_PATH", default="/var/lib/kubelet/plugins",
+        type=_absolute, help="the kubelet's plugins directory, by the same path on the host",
+    )  # fmt: skip
+    add_flag(
+        parser, "--kubelet-registrar-directory-path", env="KUBELET_REGISTRAR_DIRECTORY_PATH",
+        default="/var/lib/kubelet/plugins_registry", type=_absolute, help="the directory the kubelet watches for plugins",
+    )  # fmt: skip
+
+
+def _add_host_flags(parser: argparse.ArgumentParser) -> None:
+    add_flag(
+        parser, "--cdi-root", env="CDI_ROOT", default="/var/run/cdi", type=_absolute,
+        help="where the container runtime looks for CDI files",
+    )  # fmt: skip
+    add_flag(
+        parser, "--nvidia-driver-root", env="NVIDIA_DRIVER_ROOT", default="/", type=_absolute,
+        help="the driver's installation as the host sees it: /, /run/nvidia/driver, /home/kubernetes/bin/nvidia",
+    )  # fmt: skip
+    add_flag(
+        parser, "--container-driver-root", env="DRIVER_ROOT_CTR_PATH", default="",
+        help="the same directory as this process sees it; empty: the same path",
+    )  # fmt: skip
+    add_flag(
+        parser, "--nvidia-cdi-hook-path", env="NVIDIA_CDI_HOOK_PATH", default="",
+        help="nvidia-cdi-hook as the host sees it; empty looks below the driver root",
+    )  # fmt: skip
+    add_flag(parser, "--proc-root", env="GPU_DRA_PROC_ROOT", default="/proc", type=_absolute, help="the host's /proc")
+    add_flag(parser, "--sys-root", env="GPU_DRA_SYS_ROOT", default="/sys", type=_absolute, help="the host's /sys")
+    add_flag(parser, "--dev-root", env="GPU_DRA_DEV_ROOT", default="/dev", type=_absolute, help="the host's /dev")
+    add_flag(
+        parser, "--simulate", env="GPU_DRA_SIMULATE", default="",
+        help="pretend to be a machine, e.g. h100x8, where there is no GPU; claims get environment variables only",
+    )  # fmt: skip
+
+
+def _add_service_flags(parser: argparse.ArgumentParser) -> None:
+    add_flag(
+        parser, "--http-endpoint", env="HTTP_ENDPOINT", default="", type=_endpoint,
+        help="host:port for /metrics, /healthz and /readyz; empty: off",
+    )  # fmt: skip
+    add_flag(
+        parser, "--healthcheck-port", env="HEALTHCHECK_PORT", default="-1", type=_port,
+        help="port of grpc.health.v1; -1: off, 0: a free one",
+    )  # fmt: skip
+    add_flag(parser, "--log-format", env="LOG_FORMAT", default="text", choices=("text", "json"), help="how log lines look")
+    add_flag(
+        parser, "--log-level", env="LOG_LEVEL", default="info", choices=("debug", "info", "warning", "error"),
+        help="the least level that is written",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT. Raises GpuDraError when it cannot start."""
+    from gpu_dra.node.settings import NodeSettings  # noqa: PLC0415 - after the flags were parsed
+
+    if not options.node_name:
+        raise Refused("no node name; set --node-name, or NODE_NAME from the pod's spec.nodeName")
+    host_driver_root = options.nvidia_driver_root
+    settings: NodeSettings = NodeSettings(
+        node_name=options.node_name,
+        host=HostPaths(
+            proc=options.proc_root,
+            sys=options.sys_root,
+            dev=options.dev_root,
+            driver_root=_absolute(options.container_driver_root) if options.container_driver_root else host_driver_root,
+            host_driver_root=host_driver_root,
+            cdi_hook=_absolute(options.nvidia_cdi_hook_path) if options.nvidia_cdi_hook_path else None,
+        ),
+        cdi_root=options.cdi_root,
+        plugins_directory=options.kubelet_plugins_directory_path,
+        registrar_directory=options.kubelet_registrar_directory_path,
+        pod_uid=options.pod_uid,
+        kubeconfig=Path(options.kubeconfig) if options.kubeconfig else None,
+        http_endpoint=options.http_endpoint,
+        healthcheck_port=options.healthcheck_port,
+        simulate=options.simulate,
+    )
+    logs.configure(log_format=options.log_format, level=options.log_level)
+    from gpu_dra.node.app import serve  # noqa: PLC0415 - pulls in grpc and aiohttp
+
+    serve(settings, driver=DRIVER_NAME)
+    return 0
+
+
+def _absolute(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute path")
+    return path
+
+
+def _endpoint(text: str) -> str:
+    if text and not text.rpartition(":")[2].isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not host:port, e.g. 127.0.0.1:8080 or :8080")
+    return text
+
+
+def _port(text: str) -> int:
+    try:
+        port = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+    if not -1 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{port} is not between -1 and 65535")
+    return port
