@@ -21,6 +21,8 @@ from gpu_dra.node.generated.kubelet import dra_v1_pb2, registration_v1_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from google.protobuf.message import Message
+
     from gpu_dra.node.metrics import NodeMetrics
     from gpu_dra.node.ports import Inventories
     from gpu_dra.node.registration import RegistrationState
@@ -136,3 +138,7 @@ async def serving_http(probes: Probes, metrics: NodeMetrics, *, endpoint: str) -
         yield
     finally:
         await runner.cleanup()
+
+
+def _serialize(message: Message) -> bytes:
+    return message.SerializeToString()
