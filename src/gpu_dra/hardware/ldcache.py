@@ -48,7 +48,7 @@ def _start(content: bytes) -> int:
     """Where the table of the current format begins."""
     if not content.startswith(_OLD_MAGIC):
         return 0
-    _, count = _OLD_HEADER.unpack_from(content)
+    count: int = _OLD_HEADER.unpack_from(content)[1]
     end = _OLD_HEADER.size + count * _OLD_ENTRY_SIZE
     return -(-end // _ALIGNMENT) * _ALIGNMENT
 
