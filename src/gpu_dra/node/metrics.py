@@ -58,15 +58,12 @@ class NodeMetrics:
             "gpu_dra_prepare_phase_seconds", "Time of one phase of a prepare.", ["phase"], buckets=SECONDS, registry=self.registry
         )
         self.set_aside = Counter(
-            "gpu_dra_journal_set_aside", "Damaged journal files set aside; each was rebuilt or reported.", registry=self.registry
-        )
-        self.published_devices = Gauge("gpu_dra_published_devices", "Devices in the stored ResourceSlices.", registry=self.registry)
-        self.last_publish = Gauge(
-            "gpu_dra_last_publish_timestamp_seconds",
-            "Unix time when the slices were last known to be right.",
+            "gpu_dra_journal_set_aside",
+            "Damaged journal files set aside; each was rebuilt or reported.",
+            ["reason"],
             registry=self.registry,
         )
-        self.slice_writes = Counter("gpu_dra_slice_writes", "Writes of ResourceSlices.", ["verb"], registry=self.registry)
+        self._slices()
         self.driver_ready = Gauge(
             "gpu_dra_driver_ready", "1 when NVML answers on this node; the state tells why not.", ["state"], registry=self.registry
         )
@@ -75,6 +72,22 @@ class NodeMetrics:
             self.requests_total.labels(driver, operation)
             self.request_seconds.labels(driver, operation)
             self.requests_inflight.labels(driver, operation)
+
+    def _slices(self) -> None:
+        self.published_slices = Gauge("gpu_dra_published_slices", "ResourceSlices of this node.", registry=self.registry)
+        self.published_devices = Gauge("gpu_dra_published_devices", "Devices in these slices.", registry=self.registry)
+        self.last_publish = Gauge(
+            "gpu_dra_last_publish_timestamp_seconds",
+            "Unix time when the stored slices were last known to be right.",
+            registry=self.registry,
+        )
+        self.slice_writes = Counter("gpu_dra_slice_writes", "Writes of ResourceSlices.", ["verb"], registry=self.registry)
+        self.publish_failures = Counter(
+            "gpu_dra_publish_failures", "Failed reads or writes of slices; each is retried.", ["kind"], registry=self.registry
+        )
+        self.slice_fields_not_kept = Counter(
+            "gpu_dra_slice_fields_not_kept", "Devices the server stored differently from what was sent.", registry=self.registry
+        )
 
     @contextlib.contextmanager
     def request(self, operation: str) -> Iterator[None]:
