@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_dra.model import quantity, semver
-from gpu_dra.slices.limits import STRING_BYTES
+from gpu_dra.slices.limits import ATTRIBUTES_AND_CAPACITIES, STRING_BYTES
 
 if TYPE_CHECKING:
     from gpu_dra.kube.api import Object
@@ -33,10 +33,10 @@ TABLE = frozenset(
         *("architecture", "cudaComputeCapability", "driverVersion", "cudaDriverVersion"),
         *(f"{_STANDARD}{name}" for name in ("pciBusID", "pcieRoot", "numaNode")),
         *("multiprocessors", "copyEngines", "decoders", "encoders", "jpegEngines", "ofaEngines"),
-        *(f"memorySlice{index}" for index in range(8)),
+        *(f"memorySlice{index}" for index in range(ATTRIBUTES_AND_CAPACITIES)),
     }
 )
-"""Every attribute and capacity published by ourselves."""
+"""Every attribute and capacity published by ourselves. GPUs have at most 8 memory slices so far, with which all have room."""
 
 
 def gpu_device(gpu: Gpu, inventory: Inventory) -> Object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_dra.model import quantity, semver
 from gpu_dra.slices import names
 from gpu_dra.slices.attributes import NEVER_TRIMMED, TABLE, TRIMMED_FIRST
-from gpu_dra.slices.limits import ATTRIBUTES_AND_CAPACITIES, STRING_BYTES
+from gpu_dra.slices.limits import ATTRIBUTES_AND_CAPACITIES, POOL_NAME_LENGTH, STRING_BYTES
 from gpu_dra.slices.pool import Dropped
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ def _spec_refusals(spec: Object) -> Iterator[str]:
     if reason := names.dns_subdomain(spec["nodeName"]):
         yield f"nodeName: {reason}"
     pool = spec["pool"]
+    if len(pool["name"]) > POOL_NAME_LENGTH:
+        yield f"pool.name: longer than {POOL_NAME_LENGTH} characters"
     for part in pool["name"].split("/"):
         if reason := names.dns_subdomain(part):
             yield f"pool.name: {reason}"
