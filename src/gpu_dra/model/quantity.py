@@ -1,6 +1,6 @@
-"""Kubernetes quantities: integers written in the canonical BinarySI form, and any quantity read back.
+"""Kubernetes quantities: integers written as the API server stores them, and any quantity read back.
 
-Sent in the canonical form, a quantity comes back from the API server unchanged. Source: apimachinery `pkg/api/resource/quantity.go`.
+Sent in that form, a quantity comes back unchanged. Source: apimachinery `pkg/api/resource/quantity.go`, and answers of a 1.37 server.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import re
 from fractions import Fraction
 
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL_SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
 _SCALES = {
+    **{suffix: Fraction(1000**power) for power, suffix in enumerate(_DECIMAL_SUFFIXES)},
     **{suffix: Fraction(1024**power) for power, suffix in enumerate(_BINARY_SUFFIXES)},
-    **{suffix: Fraction(10) ** power for suffix, power in (("n", -9), ("u", -6), ("m", -3), ("k", 3), ("M", 6), ("G", 9))},
-    **{suffix: Fraction(10) ** power for suffix, power in (("T", 12), ("P", 15), ("E", 18))},
+    **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate(("m", "u", "n"), start=1)},
 }
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)"
@@ -21,16 +22,17 @@ _LONGEST = 64
 """Characters; far beyond 2⁶³ − 1, where Kubernetes caps, and short enough to be read at once."""
 
 
-def binary(value: int) -> str:
-    """`value` as a canonical BinarySI quantity: 85520809984 → `81559Mi`, 42949672960 → `40Gi`, 7 → `7`."""
-    if abs(value) < 1024:
-        # Kubernetes writes these in decimal, where the largest suffix without a fraction is canonical.
-        return f"{value // 1000}k" if value and value % 1000 == 0 else str(value)
+def canonical(value: int) -> str:
+    """`value` in the form the API server stores: 85520809984 → `81559Mi`, 42949672960 → `40Gi`, 7 → `7`.
+
+    Binary suffixes where one fits without a fraction, else decimal ones, since the server reads a bare number as decimal (2000 → `2k`).
+    """
+    base, suffixes = (1024, _BINARY_SUFFIXES) if value % 1024 == 0 else (1000, _DECIMAL_SUFFIXES)
     power = 0
-    while value % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
-        value //= 1024
+    while value and value % base == 0 and power < len(suffixes) - 1:
+        value //= base
         power += 1
-    return f"{value}{_BINARY_SUFFIXES[power]}"
+    return f"{value}{suffixes[power]}"
 
 
 def parse(text: str) -> Fraction:

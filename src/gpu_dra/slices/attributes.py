@@ -47,7 +47,7 @@ def gpu_device(gpu: Gpu, inventory: Inventory) -> Object:
         **_of_the_board(gpu, inventory),
         **_fabric(gpu),
     }
-    capacity = {} if gpu.memory_bytes is None else {"memory": {"value": quantity.binary(gpu.memory_bytes)}}
+    capacity = {} if gpu.memory_bytes is None else {"memory": {"value": quantity.canonical(gpu.memory_bytes)}}
     return {"name": gpu.name, "attributes": attributes, "capacity": capacity}
 
 
@@ -71,7 +71,7 @@ def mig_device(gpu: Gpu, mig: MigDevice, inventory: Inventory) -> Object:
         "memory": profile.memory_mib * _MIB,
         **{f"memorySlice{index}": 1 for index in mig.placement.slices},
     }
-    capacity = {name: {"value": quantity.binary(amount)} for name, amount in amounts.items()}
+    capacity = {name: {"value": quantity.canonical(amount)} for name, amount in amounts.items()}
     return {"name": mig.name, "attributes": attributes, "capacity": capacity}
 
 
