@@ -1,0 +1,3 @@
+module k8s.io/none
+
+go 1.24.0
