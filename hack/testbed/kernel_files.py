@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from hack.testbed.profiles import GpuSpec, Machine
 
 _READABLE, _OWNER_ONLY = 0o444, 0o400
+MARKER: Final = ".mock-host"
+"""Tells the mocked library that this `/proc/driver/nvidia` may be written to, and that the process stands on the host."""
+
 CONFIG_CAPABILITY, MONITOR_CAPABILITY = 1, 2
 _GPUS, _GPU_INSTANCES, _COMPUTE_INSTANCES = 32, 15, 8
 """How many the driver numbers in advance."""
-
 
 _FRONTEND_RENAMED: Final = (550, 40)
 """Since this release `/proc/devices` says `nvidia`, before it `nvidia-frontend`."""
@@ -32,6 +34,7 @@ def proc_entries(machine: Machine, version: str) -> list[Entry]:
         File(path="devices", content=_devices(machine.char_majors, version).encode(), mode=_READABLE),
         File(path="driver/nvidia/version", content=_version(machine, version).encode(), mode=_READABLE),
         File(path="driver/nvidia/params", content=_PARAMETERS.encode(), mode=_READABLE),
+        File(path=f"driver/nvidia/{MARKER}", content=b""),
         Directory(path="driver/nvidia/gpus"),
         *(
             File(path=f"driver/nvidia/gpus/{gpu.pci}/information", content=_information(gpu, version).encode(), mode=_READABLE)

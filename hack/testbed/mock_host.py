@@ -15,9 +15,9 @@ One directory holds everything and is consistent in itself, so a process can als
     <dir>/dev      nvidia*, nvidia-caps/*, dri/*
 
 `lay` on the same directory again is what a reboot does: everything is as new but the mocked machine's state, which lives in the
-library directory and forgets by its own rules. Libraries are built for this machine, whatever processor the profile has: its
-programs load them. Not here: the mocked library (mock_nvml), a machine's facts (profiles), the files themselves (driver_files,
-kernel_files, pci_files), the mounts (mounts).
+library directory and forgets by its own rules (so lay first, then make or reboot the mocked machine). Libraries are built for this
+machine, whatever processor the profile has: its programs load them. Not here: the mocked library (mock_nvml), a machine's facts
+(profiles), the files themselves (driver_files, kernel_files, pci_files), the mounts (mounts).
 """
 
 from __future__ import annotations
@@ -87,6 +87,11 @@ class HostTree:
         return self.directory / "proc"
 
     @property
+    def nvidia_proc(self) -> Path:
+        """What `/proc/driver/nvidia` is on the node; the mocked library shows partitions there."""
+        return self.proc / "driver/nvidia"
+
+    @property
     def sys(self) -> Path:
         return self.directory / "sys"
 
@@ -114,7 +119,7 @@ class HostTree:
 
     def partition_capabilities(self) -> dict[int, int]:
         """Minor and mode of every capability of the GPU and compute instances that exist, as `/proc/driver/nvidia` shows them."""
-        files = (self.proc / "driver/nvidia/capabilities").glob("gpu*/mig/gi*/**/access")
+        files = (self.nvidia_proc / "capabilities").glob("gpu*/mig/gi*/**/access")
         return dict(_read_access(file) for file in files)
 
     def sync(self) -> None:
