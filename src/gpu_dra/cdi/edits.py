@@ -8,7 +8,6 @@ undone is said in sentences.
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from gpu_dra.cdi.spec import ContainerEdits, DeviceNode, Hook, Mount
@@ -99,8 +98,8 @@ def _hookless_mounts(files: DriverFiles) -> list[Mount]:
 
 
 def _hookless_place(path: str, loader_directories: Sequence[str]) -> str:
-    place = PurePosixPath(path)
-    return f"{HOOKLESS_DIRECTORY}/{place.name}" if str(place.parent) in loader_directories else path
+    directory, _, name = path.rpartition("/")
+    return f"{HOOKLESS_DIRECTORY}/{name}" if (directory or "/") in loader_directories else path
 
 
 def _mount(file: DriverFile, container_path: str, options: tuple[str, ...]) -> Mount:
@@ -130,7 +129,7 @@ def _by_path_link(node: NodeSpec, pci: PciAddress) -> str | None:
     """The name udev gives a DRM node (`60-drm.rules`)."""
     if not is_drm(node):
         return None
-    name = PurePosixPath(node.path).name
+    name = node.path.rpartition("/")[2]
     kind = "render" if name.startswith("renderD") else "card"
     return f"../{name}::/dev/dri/by-path/pci-{pci}-{kind}"
 

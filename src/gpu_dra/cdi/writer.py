@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_dra.cdi.naming import CLAIM_KIND, device_name, file_name, uid_of
 from gpu_dra.cdi.spec import Spec, parse
 from gpu_dra.core.errors import Broken, NotReady
-from gpu_dra.core.files import remove_durably, write_atomically
+from gpu_dra.core.files import remove_durably, temporary_for, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +98,22 @@ class SpecDirectory:
         except OSError as error:
             raise self._not_ready("list", error) from error
         return frozenset(uid for name in names if (uid := uid_of(name)) is not None)
+
+    def leftovers(self) -> dict[str, str]:
+        """Temporary files that killed writers left, by name, with the UID they were for. Raises NotReady."""
+        try:
+            finals = {path.name: temporary_for(path.name) for path in self._directory.glob(".*.tmp")}
+        except OSError as error:
+            raise self._not_ready("list", error) from error
+        uids = {name: uid_of(final) for name, final in finals.items() if final}
+        return {name: uid for name, uid in uids.items() if uid}
+
+    def remove_leftover(self, name: str) -> None:
+        """Delete a temporary file. The caller holds the lock of the claim it was for. Raises NotReady."""
+        try:
+            (self._directory / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._not_ready("delete from", error) from error
 
     def _not_ready(self, action: str, error: OSError) -> NotReady:
         way_out = _WAYS_OUT.get(error.errno or 0, f"{error.strerror}; check the directory given with --cdi-root")
