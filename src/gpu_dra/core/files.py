@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_TEMPORARY: Final = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -37,6 +41,12 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             temporary.unlink()
         raise
     sync_directory(path.parent)
+
+
+def temporary_for(name: str) -> str | None:
+    """The file that a temporary file of `write_atomically` was to become; None for any other name. Killed writers leave them behind."""
+    match = _TEMPORARY.fullmatch(name)
+    return match["name"] if match else None
 
 
 def remove_durably(path: Path) -> bool:

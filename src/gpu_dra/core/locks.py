@@ -1,6 +1,7 @@
 """Locks that hold between coroutines of one process and between two processes that overlap in a rolling update.
 
-`flock` dies with its process, so a lock is never left behind by a crash and a lock that is held means a living holder.
+`flock` dies with its process, so a lock is never left behind by a crash and a lock that is held means a living holder. Locks of
+things that come and go (claims) are temporary: their file is removed on release, and whoever waited on the removed file opens anew.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import asyncio
 import contextlib
 import fcntl
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
-from gpu_dra.core.errors import NotReady
+from gpu_dra.core.errors import Broken, NotReady
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
-    from pathlib import Path
 
 _FIRST_POLL = 0.001
 _LAST_POLL = 0.02
@@ -26,27 +28,34 @@ class LockDirectory:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._local: dict[str, asyncio.Lock] = {}
+        self._local: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def hold(self, names: Iterable[str], *, within: float) -> AsyncIterator[None]:
+    async def hold(self, names: Iterable[str], *, within: float, temporary: bool = False) -> AsyncIterator[None]:
         """Hold all `names` at once; taken in sorted order, so that two holders never wait for each other.
 
-        Within the process waiters queue in order; another process's lock is polled. Raises NotReady after `within` seconds.
+        Within the process waiters queue in order; another process's lock is polled. `temporary` removes the files on release. Raises
+        NotReady after `within` seconds, Broken when the directory cannot be used.
         """
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(within):
                     for name in sorted(set(names)):
                         await stack.enter_async_context(self._local.setdefault(name, asyncio.Lock()))
-                        stack.callback(os.close, await self._flock(name))
+                        descriptor = await self._flock(name)
+                        stack.callback(os.close, descriptor)
+                        if temporary:
+                            stack.callback(self._unlink, name)
             except TimeoutError as error:
-                raise NotReady(f"lock {self._directory / name} was not free within {within:g} s; retrying later") from error
+                raise NotReady(f"lock {self._path(name)} was not free within {within:g} s; retrying later") from error
             yield
 
     def is_held_elsewhere(self, name: str) -> bool:
         """True when a living holder, here or in another process, has the lock now."""
-        descriptor = self._open(name)
+        try:
+            descriptor = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
         try:
             return not _try_flock(descriptor)
         finally:
@@ -55,10 +64,18 @@ class LockDirectory:
     def try_hold(self, name: str) -> int | None:
         """Take the lock for as long as the returned descriptor stays open; None when another process has it."""
         descriptor = self._open(name)
-        if _try_flock(descriptor):
+        if _try_flock(descriptor) and not _is_removed(descriptor):
             return descriptor
         os.close(descriptor)
         return None
+
+    def sweep(self, prefix: str) -> None:
+        """Remove the files of temporary locks that killed processes left; `prefix` starts their names."""
+        for path in self._directory.glob(f"{prefix}*.lock"):
+            descriptor = self.try_hold(path.stem)
+            if descriptor is not None:
+                self._unlink(path.stem)
+                os.close(descriptor)
 
     async def _flock(self, name: str) -> int:
         descriptor = self._open(name)
@@ -70,10 +87,25 @@ class LockDirectory:
         except BaseException:
             os.close(descriptor)
             raise
+        if _is_removed(descriptor):  # its last holder removed the file while we waited; newcomers lock another one
+            os.close(descriptor)
+            return await self._flock(name)
         return descriptor
 
     def _open(self, name: str) -> int:
-        return os.open(self._directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            return os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Broken(
+                f"cannot open lock {self._path(name)}: {error.strerror}; the plugin's directory must be writable"
+            ) from error
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            Path(self._path(name)).unlink()
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}.lock"
 
 
 def _try_flock(descriptor: int) -> bool:
@@ -82,3 +114,7 @@ def _try_flock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_removed(descriptor: int) -> bool:
+    return os.fstat(descriptor).st_nlink == 0
