@@ -1,0 +1,180 @@
+"""What this node holds, one file per claim, so that a damaged file costs one claim and a write costs the same however many are held.
+
+Made for two plugin processes that overlap in a rolling update: nothing is trusted from memory, every call looks at the directory; a file
+that did not change (inode, size, mtime) is not read again. Files change by rename only, so no reader ever sees half a file, and whoever
+writes a claim's file holds that claim's lock. Blocking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gpu_dra.cdi.naming import check_uid
+from gpu_dra.claims.journal_format import Damage, DamagedEntry, decode, encode
+from gpu_dra.core.errors import Broken, Refused
+from gpu_dra.core.files import remove_durably, sync_directory, temporary_for, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpu_dra.model.prepared import PreparedClaim
+
+_SUFFIX: Final = ".json"
+
+_Signature = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalScan:
+    """The directory at one moment."""
+
+    entries: Mapping[str, PreparedClaim]
+    """By claim UID."""
+    damaged: Mapping[str, DamagedEntry] = field(default_factory=dict)
+    """UIDs whose file cannot be used; it stays in place until the claim's lock is held, so it still marks that something is held."""
+    strangers: tuple[str, ...] = ()
+    """Names that are no claim's file."""
+
+
+class Journal:
+    """The claims' records in `<plugin dir>/claims`; what cannot be used goes to `<plugin dir>/set-aside`."""
+
+    def __init__(self, plugin_directory: Path) -> None:
+        self._directory = plugin_directory / "claims"
+        self._set_aside = plugin_directory / "set-aside"
+        self._cache: dict[str, tuple[_Signature, PreparedClaim]] = {}
+
+    def create_directories(self) -> None:
+        """Make what is missing. Raises Broken."""
+        with self._translated():
+            for directory in (self._directory, self._set_aside):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def read(self, uid: str) -> PreparedClaim | None:
+        """The claim's record; None when there is none. Raises DamagedEntry, Broken, Refused for an impossible UID."""
+        check_uid(uid)
+        with self._translated():
+            try:
+                state = os.stat(self._path(uid))  # noqa: PTH116 - on the path of every prepare
+            except FileNotFoundError:
+                return None
+            found = self._load(uid, state)
+        if isinstance(found, DamagedEntry):
+            raise found
+        return found
+
+    def scan(self) -> JournalScan:
+        """Everything, at the price of one directory listing and one stat a claim. Raises Broken."""
+        entries: dict[str, PreparedClaim] = {}
+        damaged: dict[str, DamagedEntry] = {}
+        strangers: list[str] = []
+        with self._translated(), os.scandir(self._directory) as listing:
+            for file in listing:
+                uid = file.name.removesuffix(_SUFFIX)
+                if temporary_for(file.name):
+                    continue
+                if not file.name.endswith(_SUFFIX) or not _is_uid(uid):
+                    strangers.append(file.name)
+                else:
+                    with contextlib.suppress(FileNotFoundError):  # unprepared since it was listed
+                        found = self._load(uid, file.stat(follow_symlinks=False))
+                        if isinstance(found, DamagedEntry):
+                            damaged[uid] = found
+                        else:
+                            entries[uid] = found
+        for gone in self._cache.keys() - entries.keys():
+            self._cache.pop(gone, None)
+        return JournalScan(entries=entries, damaged=damaged, strangers=tuple(strangers))
+
+    def write(self, claim: PreparedClaim) -> None:
+        """Record, durably. The caller holds the claim's lock. Raises Broken."""
+        check_uid(claim.ref.uid)
+        with self._translated():
+            write_atomically(self._directory / f"{claim.ref.uid}{_SUFFIX}", encode(claim), mode=0o600)
+
+    def remove(self, uid: str) -> bool:
+        """Forget, durably; False when there was nothing. The caller holds the claim's lock. Raises Broken."""
+        check_uid(uid)
+        with self._translated():
+            return remove_durably(self._directory / f"{uid}{_SUFFIX}")
+
+    def set_aside(self, uid: str, damage: Damage) -> Path:
+        """Move the claim's damaged file out of the way and say where it is now. The caller holds the claim's lock. Raises Broken."""
+        return self._move_aside(f"{uid}{_SUFFIX}", damage)
+
+    def set_aside_stranger(self, name: str) -> Path:
+        """Move a file out of the way that is no claim's. Raises Broken."""
+        return self._move_aside(name, Damage.UNKNOWN)
+
+    def leftovers(self) -> dict[str, str]:
+        """Temporary files that killed writers left, by name, with the UID they were for. Raises Broken."""
+        with self._translated():
+            finals = {path.name: temporary_for(path.name) for path in self._directory.glob(".*.tmp")}
+        return {name: final.removesuffix(_SUFFIX) for name, final in finals.items() if final}
+
+    def remove_leftover(self, name: str) -> None:
+        """Delete a temporary file. The caller holds the lock of the claim it was for. Raises Broken."""
+        with self._translated():
+            (self._directory / name).unlink(missing_ok=True)
+
+    def _move_aside(self, name: str, damage: Damage) -> Path:
+        target = self._set_aside / f"{name}.{damage}.{time.time_ns()}"
+        with self._translated():
+            (self._directory / name).rename(target)
+            sync_directory(self._set_aside)
+            sync_directory(self._directory)
+        return target
+
+    def _load(self, uid: str, state: os.stat_result) -> PreparedClaim | DamagedEntry:
+        signature = (state.st_ino, state.st_mtime_ns, state.st_size)
+        cached = self._cache.get(uid)
+        if cached is not None and cached[0] == signature:
+            return cached[1]
+        try:
+            found = self._decoded(uid)
+        except DamagedEntry as error:
+            return error  # not remembered: what could not be read now may be readable later
+        self._cache[uid] = (signature, found)
+        return found
+
+    def _decoded(self, uid: str) -> PreparedClaim:
+        path = self._path(uid)
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 - on the path of every prepare
+                claim = decode(file.read())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DamagedEntry(Damage.UNKNOWN, f"{path}: {error.strerror}") from error
+        except DamagedEntry as error:
+            raise DamagedEntry(error.damage, f"{path}: {error}") from error
+        if claim.ref.uid != uid:
+            raise DamagedEntry(Damage.UNKNOWN, f"{path}: holds the record of claim {claim.ref}")
+        return claim
+
+    def _path(self, uid: str) -> str:
+        return f"{self._directory}/{uid}{_SUFFIX}"
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where = error.filename or self._directory
+            raise Broken(
+                f"journal: {where}: {error.strerror or error}; the plugin's directory must be writable and have room"
+            ) from error
+
+
+def _is_uid(text: str) -> bool:
+    try:
+        check_uid(text)
+    except Refused:
+        return False
+    return True
