@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gpu_dra.claims.ports import Operation
+from gpu_dra.claims.report import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpu_dra.claims.ports import Report
+    from gpu_dra.claims.report import Report
     from gpu_dra.core.clock import Clock
     from gpu_dra.core.errors import GpuDraError
     from gpu_dra.kube.errors import Invalid
