@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON gives it."""
@@ -100,8 +100,11 @@ class KubeApi(Protocol):
         field_selector: Mapping[str, str] | None = None,
         label_selector: Mapping[str, str] | None = None,
         timeout_seconds: int = 270,
-    ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`, bookmarks included, until the server ends the request. Raises Gone."""
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Changes after `resource_version`, bookmarks included, until the server ends the request. Raises Gone.
+
+        Leave early only through `contextlib.aclosing`, so that the request ends with the loop over it.
+        """
         ...
 
     async def create(self, resource: Resource, body: Object, *, namespace: str | None = None) -> Object:
