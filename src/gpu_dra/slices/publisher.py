@@ -1,7 +1,7 @@
 """Keep the stored slices of this node equal to the pool that was published last.
 
-One loop converges: list, plan, write, and again until nothing is left to write. Another follows the watch and wakes the first, so that a
-slice that somebody deletes or edits is repaired at once. `plan` decides what is written, this module when:
+One loop follows what is stored and wakes the other, which converges: plan, write, and again until nothing is left to write. So a slice
+that somebody deletes or edits is repaired at once. `plan` decides what is written, this module when:
 - only while it holds the node's publisher lock, since two plugin processes overlap in a rolling update;
 - at most one change per 2 s (burst 5), and none when nothing changed;
 - after a failure with back-off and jitter, from a fresh list; nothing is withdrawn meanwhile;
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from gpu_dra.core.backoff import Backoff
 from gpu_dra.core.errors import GpuDraError, NotReady
-from gpu_dra.kube.api import NODES, RESOURCE_SLICES, WatchKind
-from gpu_dra.kube.errors import Gone, Invalid, NotFound, TooManyRequests
+from gpu_dra.kube.api import NODES, RESOURCE_SLICES
+from gpu_dra.kube.errors import Invalid, NotFound, TooManyRequests
+from gpu_dra.kube.watch import Changed, Deleted, Listed, Selection, follow
 from gpu_dra.slices.acceptance import Acceptance
 from gpu_dra.slices.plan import Create, Delete, NodeOwner, Update, plan_writes
 from gpu_dra.slices.rate import ChangeBudget
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gpu_dra.core.clock import Clock
     from gpu_dra.core.locks import LockDirectory
     from gpu_dra.kube.api import KubeApi, Object
+    from gpu_dra.kube.watch import Change
     from gpu_dra.slices.observer import PublisherObserver
     from gpu_dra.slices.plan import Write
     from gpu_dra.slices.pool import DesiredPool
@@ -51,7 +53,7 @@ class SlicePublisher:
     ) -> None:
         self._api = api
         self._node_name = node_name
-        self._selector = {"spec.nodeName": node_name, "spec.driver": driver}
+        self._selection = Selection(resource=RESOURCE_SLICES, fields={"spec.nodeName": node_name, "spec.driver": driver})
         self._clock = clock
         self._locks = locks
         self._observer = observer
@@ -59,9 +61,6 @@ class SlicePublisher:
         self._refused: DesiredPool | None = None
         self._acceptance = Acceptance()
         self._view = StoredSlices()
-        self._version = ""
-        """From where the watch goes on; set by each list."""
-        self._listed = asyncio.Event()
         self._owner: NodeOwner | None = None
         """None when the Node must be read, since its object may have been made anew."""
         self._budget = ChangeBudget(clock)
@@ -80,15 +79,15 @@ class SlicePublisher:
 
     def resync(self) -> None:
         """Compare with the API server now, from a fresh list; for the moment after registration, when the kubelet has wiped slices."""
-        self._view.doubt()
+        self._view.doubtful = True
         self._owner = None
         self._wake.set()
 
     async def run(self) -> None:
         """Converge until cancelled; waits first while another process of this node publishes."""
         async with self._sole_publisher():
-            self._listed.clear()
-            self.resync()
+            self._view = StoredSlices()
+            self._owner = None
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._converge_forever())
                 group.create_task(self._follow_forever())
@@ -116,14 +115,15 @@ class SlicePublisher:
                 await self._converge()
                 backoff.reset()
             except GpuDraError as error:
-                self._view.doubt()
+                self._view.doubtful = True
                 await self._pause(error, backoff, doing="publishing slices")
                 self._wake.set()
 
     async def _converge(self) -> None:
-        while (wanted := self._desired) is not None and wanted != self._refused:
-            if not self._view.listed:
-                await self._list()
+        while self._view.listed and (wanted := self._desired) is not None and wanted != self._refused:
+            if self._view.doubtful:
+                stored = await self._api.list(RESOURCE_SLICES, field_selector=self._selection.fields)
+                self._view.replace(stored.items)
             pool = self._acceptance.adapt(wanted)
             writes = plan_writes(pool, self._view.all(), owner=await self._node_owner())
             if not writes:
@@ -138,15 +138,9 @@ class SlicePublisher:
                     await self._carry_out(write)
             except Invalid as error:
                 self._refused = wanted
-                self._view.doubt()
+                self._view.doubtful = True
                 log.error("the API server refused a slice, not trying again", extra={"error": str(error)})  # noqa: TRY400 - says it all
                 self._observer.refused(error)
-
-    async def _list(self) -> None:
-        stored = await self._api.list(RESOURCE_SLICES, field_selector=self._selector)
-        self._view.replace(stored.items)
-        self._version = stored.resource_version
-        self._listed.set()
 
     async def _node_owner(self) -> NodeOwner:
         if self._owner is None:
@@ -187,30 +181,27 @@ class SlicePublisher:
     async def _follow_forever(self) -> None:
         backoff = Backoff()
         while True:
-            await self._listed.wait()
             try:
-                await self._watch_once(backoff)
-            except Gone:
-                self._listed.clear()
-                self.resync()
-                await self._clock.sleep(backoff.next())
+                async with contextlib.aclosing(follow(self._api, self._selection, clock=self._clock)) as changes:
+                    async for change in changes:
+                        backoff.reset()
+                        self._take_in(change)
             except GpuDraError as error:
                 await self._pause(error, backoff, doing="watching slices")
-            else:
-                # Each new watch request is also the occasion to see whether the Node is still the same object.
-                self._owner = None
-                self._wake.set()
-                await self._clock.sleep(backoff.next())
 
-    async def _watch_once(self, backoff: Backoff) -> None:
-        events = self._api.watch(RESOURCE_SLICES, resource_version=self._version, field_selector=self._selector)
-        async for event in events:
-            backoff.reset()
-            self._version = event.object["metadata"]["resourceVersion"]
-            if self._view.apply(event):
-                self._owner = None  # the garbage collector removes slices whose Node object is gone
-            if event.kind is not WatchKind.BOOKMARK:
-                self._wake.set()
+    def _take_in(self, change: Change) -> None:
+        match change:
+            case Changed(object=slice_):
+                self._view.changed(slice_)
+            case Deleted(object=slice_):
+                if self._view.deleted(slice_):
+                    self._owner = None  # the garbage collector removes slices whose Node object is gone
+            case Listed(objects=slices) if not self._view.listed:
+                self._view.replace(slices)
+            case Listed():
+                # A write may have overtaken this list, so that what it tells is not the whole truth.
+                self._view.doubtful = True
+        self._wake.set()
 
     async def _pause(self, error: GpuDraError, backoff: Backoff, *, doing: str) -> None:
         seconds = max(backoff.next(), error.retry_after if isinstance(error, TooManyRequests) else 0.0)

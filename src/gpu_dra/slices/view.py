@@ -1,40 +1,36 @@
-"""The stored slices as last seen: a list, kept up to date by watch events and by the answers to our own writes."""
+"""The stored slices as last seen: a list, kept up to date by what the watch tells and by the answers to our own writes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_dra.kube.api import WatchKind
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpu_dra.kube.api import Object, WatchEvent
+    from gpu_dra.kube.api import Object
 
 
 class StoredSlices:
     """Slices by name.
 
-    Events that are older than an answer we already have are passed over: they would show our own last write as drift. Resource versions
-    are compared for equality only, since they are opaque.
+    What the watch tells of a slice before it tells our own last write is passed over: it would show that write as drift. Resource
+    versions are compared for equality only, since they are opaque.
     """
 
     def __init__(self) -> None:
         self._slices: dict[str, Object] = {}
         self._expected: dict[str, str] = {}
-        """Resource version of our last write by slice, until its event came."""
+        """Resource version of our last write by slice, until the watch told it."""
         self.listed = False
-        """False until the first list, and whenever what is stored is in doubt."""
+        """False until the first list."""
+        self.doubtful = False
+        """True when only another list can tell what is stored, e.g. after a write whose answer was lost."""
 
     def replace(self, slices: Iterable[Object]) -> None:
         """Begin again from a list."""
         self._slices = {slice_["metadata"]["name"]: slice_ for slice_ in slices}
         self._expected.clear()
-        self.listed = True
-
-    def doubt(self) -> None:
-        """Something was written whose outcome is not known; only a list tells."""
-        self.listed = False
+        self.listed, self.doubtful = True, False
 
     def remember(self, slice_: Object) -> None:
         """Take in the answer to our own write."""
@@ -47,19 +43,18 @@ class StoredSlices:
         self._slices.pop(name, None)
         self._expected.pop(name, None)
 
-    def apply(self, event: WatchEvent) -> bool:
-        """Take in one event; True when a slice is gone that was there."""
-        if event.kind is WatchKind.BOOKMARK:
-            return False
-        metadata = event.object["metadata"]
-        name = metadata["name"]
-        if event.kind is WatchKind.DELETED:
+    def changed(self, slice_: Object) -> None:
+        """The watch tells that a slice appeared or is different."""
+        name, version = slice_["metadata"]["name"], slice_["metadata"]["resourceVersion"]
+        if self._expected.get(name, version) == version:
             self._expected.pop(name, None)
-            return self._slices.pop(name, None) is not None
-        if self._expected.get(name, metadata["resourceVersion"]) == metadata["resourceVersion"]:
-            self._expected.pop(name, None)
-            self._slices[name] = event.object
-        return False
+            self._slices[name] = slice_
+
+    def deleted(self, slice_: Object) -> bool:
+        """The watch tells that a slice is gone; True when it was there for us."""
+        name = slice_["metadata"]["name"]
+        self._expected.pop(name, None)
+        return self._slices.pop(name, None) is not None
 
     def all(self) -> tuple[Object, ...]:
         """Every slice, by name."""

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpu_dra.kube.api import WatchEvent, WatchKind
 from gpu_dra.slices.view import StoredSlices
 
 
@@ -17,55 +16,47 @@ def slice_(name, version):
     return {"metadata": {"name": name, "resourceVersion": version}}
 
 
-def event(kind, name, version):
-    return WatchEvent(kind=kind, object=slice_(name, version))
-
-
 def versions(view):
     return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in view.all()}
 
 
 def test_events_change_what_was_listed(view):
-    view.apply(event(WatchKind.ADDED, "b", "2"))
-    view.apply(event(WatchKind.MODIFIED, "a", "3"))
+    view.changed(slice_("b", "2"))
+    view.changed(slice_("a", "3"))
     assert versions(view) == {"a": "3", "b": "2"}
 
 
 def test_a_slice_that_is_gone_is_told_once(view):
-    assert view.apply(event(WatchKind.DELETED, "a", "2")) is True
-    assert view.apply(event(WatchKind.DELETED, "a", "2")) is False
+    assert view.deleted(slice_("a", "2")) is True
+    assert view.deleted(slice_("a", "2")) is False
     assert versions(view) == {}
 
 
 def test_an_event_from_before_our_last_write_is_passed_over(view):
     """It would show our own write as drift, and be answered by a needless one."""
     view.remember(slice_("a", "5"))
-    view.apply(event(WatchKind.MODIFIED, "a", "3"))
+    view.changed(slice_("a", "3"))
     assert versions(view) == {"a": "5"}
 
 
 def test_once_our_own_write_came_by_later_events_count(view):
     view.remember(slice_("a", "5"))
-    view.apply(event(WatchKind.MODIFIED, "a", "5"))
-    view.apply(event(WatchKind.MODIFIED, "a", "6"))
+    view.changed(slice_("a", "5"))
+    view.changed(slice_("a", "6"))
     assert versions(view) == {"a": "6"}
 
 
 def test_a_deletion_counts_even_before_the_event_of_our_write(view):
     view.remember(slice_("a", "5"))
-    assert view.apply(event(WatchKind.DELETED, "a", "6")) is True
-    view.apply(event(WatchKind.ADDED, "a", "7"))
+    assert view.deleted(slice_("a", "6")) is True
+    view.changed(slice_("a", "7"))
     assert versions(view) == {"a": "7"}
-
-
-def test_a_bookmark_changes_nothing(view):
-    view.apply(WatchEvent(kind=WatchKind.BOOKMARK, object={"metadata": {"resourceVersion": "9"}}))
-    assert versions(view) == {"a": "1"}
 
 
 def test_a_new_list_begins_again(view):
     view.remember(slice_("a", "5"))
-    view.doubt()
+    view.doubtful = True
     view.replace([slice_("b", "8")])
-    view.apply(event(WatchKind.MODIFIED, "b", "9"))
+    view.changed(slice_("b", "9"))
     assert versions(view) == {"b": "9"}
+    assert view.doubtful is False
