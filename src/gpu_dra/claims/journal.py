@@ -48,7 +48,7 @@ class Journal:
     def __init__(self, plugin_directory: Path) -> None:
         self._directory = plugin_directory / "claims"
         self._set_aside = plugin_directory / "set-aside"
-        self._cache: dict[str, tuple[_Signature, PreparedClaim]] = {}
+        self._cache: dict[str, tuple[_Signature, PreparedClaim]] = {}  # by file name
 
     def create_directories(self) -> None:
         """Make what is missing. Raises Broken."""
@@ -76,20 +76,22 @@ class Journal:
         strangers: list[str] = []
         with self._translated(), os.scandir(self._directory) as listing:
             for file in listing:
-                uid = file.name.removesuffix(_SUFFIX)
-                if temporary_for(file.name):
+                if file.name not in self._cache and not _is_entry(file.name):
+                    if not temporary_for(file.name):
+                        strangers.append(file.name)
                     continue
-                if not file.name.endswith(_SUFFIX) or not _is_uid(uid):
-                    strangers.append(file.name)
+                uid = file.name.removesuffix(_SUFFIX)
+                try:
+                    found = self._load(uid, file.stat(follow_symlinks=False))
+                except FileNotFoundError:  # unprepared since it was listed
+                    continue
+                if isinstance(found, DamagedEntry):
+                    damaged[uid] = found
                 else:
-                    with contextlib.suppress(FileNotFoundError):  # unprepared since it was listed
-                        found = self._load(uid, file.stat(follow_symlinks=False))
-                        if isinstance(found, DamagedEntry):
-                            damaged[uid] = found
-                        else:
-                            entries[uid] = found
-        for gone in self._cache.keys() - entries.keys():
-            self._cache.pop(gone, None)
+                    entries[uid] = found
+        for name in list(self._cache):
+            if name.removesuffix(_SUFFIX) not in entries:
+                self._cache.pop(name, None)
         return JournalScan(entries=entries, damaged=damaged, strangers=tuple(strangers))
 
     def write(self, claim: PreparedClaim) -> None:
@@ -133,14 +135,15 @@ class Journal:
 
     def _load(self, uid: str, state: os.stat_result) -> PreparedClaim | DamagedEntry:
         signature = (state.st_ino, state.st_mtime_ns, state.st_size)
-        cached = self._cache.get(uid)
+        name = f"{uid}{_SUFFIX}"
+        cached = self._cache.get(name)
         if cached is not None and cached[0] == signature:
             return cached[1]
         try:
             found = self._decoded(uid)
         except DamagedEntry as error:
             return error  # not remembered: what could not be read now may be readable later
-        self._cache[uid] = (signature, found)
+        self._cache[name] = (signature, found)
         return found
 
     def _decoded(self, uid: str) -> PreparedClaim:
@@ -172,9 +175,11 @@ class Journal:
             ) from error
 
 
-def _is_uid(text: str) -> bool:
+def _is_entry(name: str) -> bool:
+    if not name.endswith(_SUFFIX):
+        return False
     try:
-        check_uid(text)
+        check_uid(name.removesuffix(_SUFFIX))
     except Refused:
         return False
     return True

@@ -40,12 +40,16 @@ CLAIM_LOCK_PREFIX: Final = "claim-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimSettings:
-    """Who we are, and how long a call may take."""
+    """Who we are, and how long things may take, in seconds."""
 
     driver: str
     pool: str
     deadline: float = 40.0
-    """Seconds for a whole prepare or unprepare; the kubelet gives up after 45 (kubelet `pkg/kubelet/cm/dra/plugin`)."""
+    """For a whole prepare or unprepare; the kubelet gives up after 45 (kubelet `pkg/kubelet/cm/dra/plugin`)."""
+    grace: float = 600.0
+    """For which the API has to say that a claim is gone before it is taken back."""
+    reconcile_interval: float = 300.0
+    """Between two comparisons of everything with the API."""
 
 
 class ClaimManager:

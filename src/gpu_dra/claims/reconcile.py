@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GRACE = 600.0
-"""Seconds for which a claim has to be gone before it is taken back."""
-INTERVAL = 300.0
-"""Seconds between two rounds."""
-
 
 class Reconciler:
     """One node's claims against the API."""
@@ -56,8 +51,6 @@ class Reconciler:
         users: DeviceUsers,
         observer: ClaimsObserver,
         clock: Clock,
-        grace: float = GRACE,
-        interval: float = INTERVAL,
     ) -> None:
         self._settings = settings
         self._manager = manager
@@ -69,8 +62,6 @@ class Reconciler:
         self._users = users
         self._observer = observer
         self._clock = clock
-        self._grace = grace
-        self._interval = interval
         self._gone_since: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -80,7 +71,7 @@ class Reconciler:
                 await self.run_once()
             except GpuDraError as error:
                 log.warning("claims not reconciled", extra={"error": str(error)})
-            await self._clock.sleep(self._interval)
+            await self._clock.sleep(self._settings.reconcile_interval)
 
     async def run_once(self) -> None:
         """One round over everything that is held. Raises GpuDraError when the node's own state cannot be read."""
@@ -144,7 +135,7 @@ class Reconciler:
 
     async def _take_back(self, entry: PreparedClaim, standing: Standing) -> None:
         since = self._gone_since.setdefault(entry.ref.uid, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._grace:
+        if self._clock.monotonic() - since < self._settings.grace:
             return
         user = await self._threads.run(self._users.in_use, entry)
         if user is not None:

@@ -93,3 +93,25 @@ async def test_a_burst_leaves_one_record_each_and_then_nothing(node):
     assert len(await node.manager.recorded()) == 64
     await asyncio.gather(*map(node.manager.unprepare, claims))
     assert node.holds_nothing()
+
+
+async def test_two_plugin_processes_that_overlap_in_an_update_never_both_give_a_device_away(node):
+    """The kubelet may call either; a second room on the same directory shares nothing with the first but files."""
+    node.start()
+    old, new = (room.manager for room in node.rooms)
+    claims = [node.allocate(number, "gpu-0") for number in range(8)]
+    calls = ((old if number % 2 else new).prepare(claim) for number, claim in enumerate(claims))
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(not isinstance(answer, Exception) for answer in answers) == 1
+
+
+async def test_a_claim_asked_for_at_both_processes_is_prepared_once_and_unprepared_by_either(node):
+    node.start()
+    old, new = (room.manager for room in node.rooms)
+    claim = node.allocate(1, "gpu-0")
+    first, second = await asyncio.gather(old.prepare(claim), new.prepare(claim))
+    assert first == second
+    assert node.builder.builds == 1
+    await new.unprepare(claim)
+    await old.unprepare(claim)
+    assert node.holds_nothing()
