@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
+from gpu_dra.model.inventory import DriverState
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from gpu_dra.model.inventory import Inventory
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 45.0)
 """From a millisecond to the kubelet's deadline; holds the edges of NVIDIA's histogram from 0.05 to 12.8."""
@@ -105,6 +109,12 @@ class NodeMetrics:
     def failed(self, operation: str, error: BaseException) -> None:
         """Count one claim that failed."""
         self.errors[operation].labels(self._driver, type(error).__name__).inc()
+
+    def set_inventory(self, inventory: Inventory) -> None:
+        """What discovery found last."""
+        self.driver_ready.clear()
+        self.driver_ready.labels(inventory.state).set(inventory.state is DriverState.READY)
+        self.gpu_faults.set(len(inventory.faults))
 
     def set_prepared(self, by_type: Mapping[str, int]) -> None:
         """How many devices of each type (`gpu`, `mig`) are in prepared claims."""

@@ -1,0 +1,151 @@
+"""Keep the node's inventory true: scan at start, notice a change within a second, heal whatever can heal.
+
+A cheap fingerprint is taken every second and the whole node is scanned when it changes, and every half minute all the same. While the
+driver cannot be asked the next try comes after at most ten seconds. A GPU whose call hangs is set aside until the call returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from gpu_dra.core.backoff import Backoff
+from gpu_dra.hardware.session import NvmlSession
+from gpu_dra.hardware.worker import CALL_DEADLINE, CallHung, NvmlWorker
+from gpu_dra.model.inventory import DriverState, Inventory
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gpu_dra.core.clock import Clock
+    from gpu_dra.hardware.host import HostPaths
+    from gpu_dra.hardware.nvml import Nvml
+    from gpu_dra.hardware.session import Fingerprint
+
+log = logging.getLogger(__name__)
+
+POLL: Final = 1.0
+"""Seconds between fingerprints."""
+RESCAN: Final = 30.0
+"""Seconds between scans that nothing asked for."""
+_MOST_WAIT: Final = 10.0
+_NOT_YET = Inventory(state=DriverState.UNRESPONSIVE, reason="the first scan of this node's GPUs has not ended yet")
+
+
+class Discovery:
+    """The node's inventory, now and over time."""
+
+    def __init__(self, nvml: Nvml, host: HostPaths, *, clock: Clock, deadline: float = CALL_DEADLINE) -> None:
+        self._clock = clock
+        self._worker = NvmlWorker(nvml, deadline=deadline)
+        self._session = NvmlSession(host)
+        self._scanning = asyncio.Lock()
+        self._current = _NOT_YET
+        self._version = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def current(self) -> Inventory:
+        """The newest snapshot, from memory; before the first scan one that says so."""
+        return self._current
+
+    async def changes(self) -> AsyncIterator[Inventory]:
+        """The snapshot as soon as there is one, then each new one; a slow reader misses those between."""
+        seen = 0
+        while True:
+            if seen == self._version:
+                await self._changed.wait()
+                continue
+            seen = self._version
+            yield self._current
+
+    async def refresh(self) -> Inventory:
+        """Scan now."""
+        async with self._scanning:
+            self._accept(await self._look())
+            return self._current
+
+    async def run(self) -> None:
+        """Keep the inventory true, for ever."""
+        backoff = Backoff(first=POLL, most=_MOST_WAIT)
+        while True:
+            inventory = await self.refresh()
+            if inventory.state is DriverState.READY:
+                backoff.reset()
+                await self._until_changed()
+            else:
+                await self._clock.sleep(backoff.next())
+
+    async def close(self) -> None:
+        """Let go of NVML; `refresh` opens it again."""
+        if not self._worker.hung():
+            await self._worker.run(self._session.close)
+        self._worker.close()
+
+    async def _until_changed(self) -> None:
+        """Return when a scan is due."""
+        before = await self._fingerprint()
+        due = self._clock.monotonic() + RESCAN
+        while self._clock.monotonic() < due:
+            await self._clock.sleep(POLL)
+            if await self._fingerprint() != before:
+                return
+
+    async def _fingerprint(self) -> tuple[frozenset[int | None], Fingerprint]:
+        """Facts that change when a scan would find something else; hung GPUs among them, so that their recovery is noticed."""
+        hung = frozenset(self._worker.hung())
+        if None in hung:
+            return hung, ()
+        skip = [index for index in hung if index is not None]
+        try:
+            return hung, await self._worker.run(lambda nvml: self._session.fingerprint(nvml, skip))
+        except CallHung:
+            return frozenset(self._worker.hung()), ()
+
+    async def _look(self) -> Inventory:
+        """Scan, without the GPUs that hang; each hang found on the way costs one deadline and one GPU."""
+        while True:
+            hung = self._worker.hung()
+            if None in hung:
+                return self._unresponsive(str(hung[None]))
+            skip = {index: str(hang) for index, hang in hung.items() if index is not None}
+            try:
+                return await self._worker.run(lambda nvml, skip=skip: self._session.look(nvml, skip))  # type: ignore[misc]
+            except CallHung as hang:
+                log.error("NVML call hangs", extra={"error": str(hang)})  # noqa: TRY400 - the traceback says nothing more
+
+    def _unresponsive(self, reason: str) -> Inventory:
+        """What was there before stays, unhealthy: devices of a node that may come back are not withdrawn from under their claims."""
+        gpus = tuple(replace(gpu, unhealthy=reason) for gpu in self._current.gpus)
+        return replace(self._current, state=DriverState.UNRESPONSIVE, reason=reason, gpus=gpus)
+
+    def _accept(self, inventory: Inventory) -> None:
+        before, self._current = self._current, inventory
+        if self._version and before == inventory:
+            return
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+        _report(before, inventory)
+
+
+def _report(before: Inventory, now: Inventory) -> None:
+    """Log what is new, once."""
+    log.info(
+        "inventory",
+        extra={"state": now.state, "devices": sum(1 for _ in now.devices()), "driver_version": now.driver_version or "unknown"},
+    )
+    if now.reason and now.reason != before.reason:
+        log.warning("driver not ready", extra={"state": now.state, "reason": now.reason})
+    for fault in now.faults:
+        if fault not in before.faults:
+            log.error("GPU cannot be offered", extra={"gpu": fault.where, "reason": fault.reason})
+    known = {gpu.uuid: gpu.unhealthy for gpu in before.gpus}
+    for gpu in now.gpus:
+        if gpu.unhealthy and known.get(gpu.uuid) != gpu.unhealthy:
+            log.error("GPU is unhealthy", extra={"gpu": gpu.name, "pci": str(gpu.pci), "reason": gpu.unhealthy})
+    for warning in now.warnings:
+        if warning not in before.warnings:
+            log.warning("fact left out", extra={"warning": warning})

@@ -1,0 +1,151 @@
+"""Put the node's rooms together, start them in order, stop them in order.
+
+Start: settings are checked, NVML is asked in its own thread, the DRA socket opens, then the registration socket; slices flow as soon as
+the first scan is there. Stop (SIGTERM): readiness goes first, then the registration socket, then calls in flight finish; slices stay,
+since a successor takes over. Only a failed start ends the process: what breaks later is reported and started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from gpu_dra.claims.manager import ClaimSettings
+from gpu_dra.claims.room import open_claims
+from gpu_dra.core.clock import SystemClock
+from gpu_dra.core.locks import LockDirectory
+from gpu_dra.core.tasks import supervise
+from gpu_dra.kube.http import HttpKubeApi
+from gpu_dra.kube.kubeconfig import server_for_daemon
+from gpu_dra.node import dra_service, health_stream, machine
+from gpu_dra.node.directories import NodeDirectories
+from gpu_dra.node.dra_service import DraService
+from gpu_dra.node.health_stream import HealthService
+from gpu_dra.node.metrics import NodeMetrics
+from gpu_dra.node.observers import ClaimMetrics, SliceMetrics
+from gpu_dra.node.probes import Probes, serving_grpc_health, serving_http
+from gpu_dra.node.registration import RegistrationService
+from gpu_dra.node.servers import serving
+from gpu_dra.node.sockets import claim_name, plan_sockets
+from gpu_dra.slices.build import build_slices
+from gpu_dra.slices.publisher import SlicePublisher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from gpu_dra.core.clock import Clock
+    from gpu_dra.kube.api import KubeApi
+    from gpu_dra.node.ports import Inventories
+    from gpu_dra.node.settings import NodeSettings
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 20.0
+"""For calls in flight at SIGTERM; below the 30 s that Kubernetes grants a pod by default."""
+
+
+def serve(settings: NodeSettings, *, driver: str) -> None:
+    """Run the node plugin until SIGTERM or SIGINT. Raises GpuDraError when it cannot start."""
+    asyncio.run(_serve(settings, driver=driver))
+
+
+async def _serve(settings: NodeSettings, *, driver: str) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        node = await _start(settings, stack, driver=driver)
+        gc.collect()
+        gc.freeze()  # what lives for ever need not be looked at in each collection
+        log.info("node plugin started", extra={"node": settings.node_name, "driver": driver, "pid": os.getpid()})
+        await stop.wait()
+        node.stopping = True
+        log.info("stopping; ResourceSlices stay for the successor")
+
+
+async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, driver: str) -> Probes:
+    """Bring everything up; what must be undone is on `stack`, in the order in which it must stop."""
+    clock = SystemClock()
+    directories = NodeDirectories.make(settings, driver=driver)
+    locks = LockDirectory(directories.locks)
+    sockets = plan_sockets(
+        driver,
+        plugins_directory=settings.plugins_directory,
+        registrar_directory=settings.registrar_directory,
+        pod_uid=settings.pod_uid,
+    )
+    for path in (sockets.dra, sockets.registration):
+        stack.callback(os.close, claim_name(path, locks))
+    api = HttpKubeApi(server_for_daemon(settings.kubeconfig, os.environ), clock=clock)
+    stack.push_async_callback(api.close)
+    metrics = NodeMetrics(driver=driver, node=settings.node_name)
+    the_machine = machine.open_machine(settings, clock=clock)
+    stack.push_async_callback(the_machine.close)
+    discovery = the_machine.discovery
+    slices = SliceMetrics(metrics, clock)
+    publisher = SlicePublisher(api, driver=driver, node_name=settings.node_name, clock=clock, locks=locks, observer=slices)
+    claims = open_claims(
+        directories.data,
+        settings=ClaimSettings(driver=driver, pool=settings.node_name),
+        api=api,
+        inventories=discovery,
+        specs=the_machine.specs,
+        builder=the_machine.builder,
+        host=settings.host,
+        observer=ClaimMetrics(metrics),
+        clock=clock,
+    )
+    stack.callback(claims.manager.close)
+
+    async def publish() -> None:
+        await _publish_changes(discovery, publisher, api, metrics, settings.node_name)
+
+    background = {"discovery": discovery.run, "publish": publish, "slices": publisher.run, "reconcile": claims.reconciler.run}
+    await stack.enter_async_context(_running(background, clock))
+    registration = RegistrationService(
+        driver=driver,
+        endpoint=sockets.dra,
+        versions=(*dra_service.SUPPORTED_VERSIONS, *health_stream.SUPPORTED_VERSIONS),
+        on_registered=publisher.resync,
+    )
+    probes = Probes(
+        sockets, inventories=discovery, registration=registration.state, unpublished=lambda: slices.unpublished
+    )
+    services = [
+        *DraService(claims.manager, metrics).handlers(),
+        *HealthService(discovery, pool=settings.node_name, clock=clock).handlers(),
+    ]
+    await stack.enter_async_context(serving(sockets.dra, services, grace=GRACE_SECONDS))
+    await stack.enter_async_context(serving(sockets.registration, registration.handlers(), grace=0))
+    if settings.healthcheck_port >= 0:
+        port = await stack.enter_async_context(serving_grpc_health(probes, port=settings.healthcheck_port))
+        log.info("serving grpc.health.v1", extra={"port": port})
+    if settings.http_endpoint:
+        await stack.enter_async_context(serving_http(probes, metrics, endpoint=settings.http_endpoint))
+    return probes
+
+
+async def _publish_changes(
+    inventories: Inventories, publisher: SlicePublisher, api: KubeApi, metrics: NodeMetrics, node_name: str
+) -> None:
+    """Hand each new inventory to the publisher, in the form that this API server's version takes."""
+    async for inventory in inventories.changes():
+        metrics.set_inventory(inventory)
+        publisher.publish(build_slices(inventory, node_name=node_name, server_version=await api.server_version()))
+
+
+@contextlib.asynccontextmanager
+async def _running(work: dict[str, Callable[[], Awaitable[None]]], clock: Clock) -> AsyncIterator[None]:
+    """Keep every piece of work running until the block ends."""
+    tasks = [asyncio.create_task(supervise(name, one, clock=clock), name=name) for name, one in work.items()]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
