@@ -36,7 +36,7 @@ from gpu_dra.slices.build import build_slices
 from gpu_dra.slices.publisher import SlicePublisher
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from gpu_dra.core.clock import Clock
     from gpu_dra.kube.api import KubeApi
@@ -85,7 +85,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     stack.push_async_callback(api.close)
     metrics = NodeMetrics(driver=driver, node=settings.node_name)
     the_machine = machine.open_machine(settings, clock=clock)
-    stack.push_async_callback(the_machine.close)
+    stack.push_async_callback(the_machine.discovery.close)
     discovery = the_machine.discovery
     slices = SliceMetrics(metrics, clock)
     publisher = SlicePublisher(api, driver=driver, node_name=settings.node_name, clock=clock, locks=locks, observer=slices)
@@ -113,9 +113,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         versions=(*dra_service.SUPPORTED_VERSIONS, *health_stream.SUPPORTED_VERSIONS),
         on_registered=publisher.resync,
     )
-    probes = Probes(
-        sockets, inventories=discovery, registration=registration.state, unpublished=lambda: slices.unpublished
-    )
+    probes = Probes(sockets, inventories=discovery, registration=registration.state, unpublished=lambda: slices.unpublished)
     services = [
         *DraService(claims.manager, metrics).handlers(),
         *HealthService(discovery, pool=settings.node_name, clock=clock).handlers(),
@@ -140,7 +138,7 @@ async def _publish_changes(
 
 
 @contextlib.asynccontextmanager
-async def _running(work: dict[str, Callable[[], Awaitable[None]]], clock: Clock) -> AsyncIterator[None]:
+async def _running(work: Mapping[str, Callable[[], Awaitable[None]]], clock: Clock) -> AsyncIterator[None]:
     """Keep every piece of work running until the block ends."""
     tasks = [asyncio.create_task(supervise(name, one, clock=clock), name=name) for name, one in work.items()]
     try:

@@ -32,6 +32,10 @@ class SimulatedCdiBuilder:
         missing = ("the device itself: this node simulates its GPUs",)
         return BuiltSpec(spec=spec, cdi_ids=ids, node_paths=(), missing=missing)
 
+    def missing_paths(self, spec: Spec) -> tuple[str, ...]:
+        """Nothing can be missing."""
+        return ()
+
 
 def _device(uid: str, device: ClaimDevice) -> Device:
     uuid = device.mig.uuid if device.mig else device.gpu.uuid
