@@ -30,6 +30,11 @@ class Toolbox:
         """A PATH with the built programs before the system's: containerd looks up its shim and runc there."""
         return ":".join([*map(str, self.folders), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"])
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """All that a program of the lab sees of its environment: nothing of the person's own, proxies and Go settings included."""
+        return {"PATH": self.search_path, "HOME": "/root", "LANG": "C.UTF-8"}
+
 
 def toolbox(minor: str, *, say: Say) -> Toolbox:
     """The programs for one Kubernetes version, built now if they were not (minutes). Raises LabError."""
