@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from gpu_dra.core.errors import GpuDraError
 from gpu_dra.kube.api import ObjectList, ServerVersion, WatchEvent, WatchKind
 from gpu_dra.kube.errors import Unavailable
 from gpu_dra.kube.fake_faults import Fault, Faults
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
     from gpu_dra.core.clock import Clock
-    from gpu_dra.core.errors import GpuDraError
     from gpu_dra.kube.api import Object, Resource
 
 T = TypeVar("T")
 
 BOOKMARK_SECONDS = 60.0
 """About how often kube-apiserver sends bookmarks (apiserver `storage/cacher`, bookmarkFrequency)."""
+
+_HANG = None
+_Message: TypeAlias = Change | GpuDraError | None
+"""What a running watch is given: a change, an error to end with, or `_HANG`."""
 
 WRITES = frozenset({Verb.CREATE, Verb.UPDATE, Verb.DELETE})
 
@@ -41,11 +45,9 @@ class FakeKubeApi:
         self.calls: list[Call] = []
         """Every call made, in order, failed ones included."""
         self.version = version or ServerVersion(major=1, minor=37)
-        self.silent = False
-        """Watches stay open and say nothing, as behind a connection that died unnoticed."""
         self._clock = clock
         self._faults = Faults(clock=clock)
-        self._watchers: set[asyncio.Queue[Change | GpuDraError]] = set()
+        self._watchers: set[asyncio.Queue[_Message]] = set()
 
     @property
     def writes(self) -> list[Call]:
@@ -92,6 +94,11 @@ class FakeKubeApi:
         for queue in self._watchers:
             queue.put_nowait(error)
 
+    def hang_watches(self) -> None:
+        """Let every running watch stay open and say nothing any more, as over a connection that died unnoticed."""
+        for queue in self._watchers:
+            queue.put_nowait(_HANG)
+
     async def server_version(self) -> ServerVersion:
         """The version given at construction."""
         return await self._carry_out(Call(verb=Verb.GET, resource=VERSION), lambda: self.version)
@@ -133,7 +140,7 @@ class FakeKubeApi:
         call = Call(verb=Verb.WATCH, resource=resource, namespace=namespace)
         matches = matcher(resource, namespace, field_selector, label_selector)
         history = await self._carry_out(call, lambda: self.store.changes_after(resource_version))
-        queue: asyncio.Queue[Change | GpuDraError] = asyncio.Queue()
+        queue: asyncio.Queue[_Message] = asyncio.Queue()
         for change in history:
             queue.put_nowait(change)
         stop_listening = self.store.listen(queue.put_nowait)
@@ -193,22 +200,27 @@ class FakeKubeApi:
             raise answer_lost
         return result
 
-    async def _changes(self, queue: asyncio.Queue[Change | GpuDraError], seconds: float) -> AsyncGenerator[Change | None, None]:
+    async def _changes(self, queue: asyncio.Queue[_Message], seconds: float) -> AsyncGenerator[Change | None, None]:
         """Changes as they come, None where a bookmark is due, until the request's time is over."""
         end = self._clock.monotonic() + seconds
         bookmark = self._clock.monotonic() + BOOKMARK_SECONDS
-        while (now := self._clock.monotonic()) < end:
+        while not queue.empty() or self._clock.monotonic() < end:
             try:
-                found = await within(min(end, bookmark) - now, queue.get(), clock=self._clock)
+                message = await self._message(queue, until=min(end, bookmark))
             except TimeoutError:
                 bookmark = self._clock.monotonic() + BOOKMARK_SECONDS
-                if not self.silent:
-                    yield None
+                yield None
                 continue
-            if isinstance(found, Exception):
-                raise found
-            if not self.silent:
-                yield found
+            if isinstance(message, Exception):
+                raise message
+            if message is _HANG:
+                await asyncio.Event().wait()
+            yield message
+
+    async def _message(self, queue: asyncio.Queue[_Message], *, until: float) -> _Message:
+        if not queue.empty():
+            return queue.get_nowait()
+        return await within(until - self._clock.monotonic(), queue.get(), clock=self._clock)
 
     def _bookmark(self, resource: Resource) -> WatchEvent:
         where = {"metadata": {"resourceVersion": self.store.version}}

@@ -117,7 +117,7 @@ def from_transport(call: Call, server: str, error: Exception) -> GpuDraError:
             fact = f"cannot connect to {server}: {error.strerror or error}"
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionError():
             fact = f"the connection to {server} was lost: {error}"
-        case ValueError():
+        case json.JSONDecodeError() | UnicodeDecodeError():
             fact = f"{server} answered with something that is not JSON: {error}"
         case _:
             fact = f"{server}: {type(error).__name__}: {error}"

@@ -73,8 +73,11 @@ def _static(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Server
     )
     if (source.certificate is None) != (source.key is None):
         raise Refused(f"{path}: client-certificate and client-key belong together, and one of them is missing")
+    url = _text(path, cluster, "server").rstrip("/")
+    if not url.startswith(("https://", "http://")):
+        raise Refused(f"{path}: server {url} is no URL; write https://HOST:PORT")
     return ServerConfig(
-        url=_text(path, cluster, "server").rstrip("/"),
+        url=url,
         source=source,
         verify=not cluster.get("insecure-skip-tls-verify", False),
         tls_server_name=cluster.get("tls-server-name"),

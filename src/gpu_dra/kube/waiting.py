@@ -1,4 +1,4 @@
-"""A time limit measured by our `Clock`, which `asyncio.timeout` cannot do."""
+"""A time limit measured by our `Clock`, which `asyncio.timeout` alone cannot do."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
+    from collections.abc import Awaitable
 
     from gpu_dra.core.clock import Clock
 
 T = TypeVar("T")
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T], *, clock: Clock) -> T:
-    """What `work` gives. Raises TimeoutError after `seconds` of `clock`; `work` has been cancelled and has ended by then."""
-    working = asyncio.ensure_future(work)
-    alarm = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise TimeoutError(f"nothing for {seconds:g} s")
-    finally:
-        working.cancel()
-        alarm.cancel()
-        await asyncio.gather(working, alarm, return_exceptions=True)
+async def within(seconds: float, work: Awaitable[T], *, clock: Clock) -> T:
+    """What `work` gives. Raises TimeoutError after `seconds` of `clock`, having cancelled it."""
+    async with asyncio.timeout(None) as limit:
+        alarm = asyncio.ensure_future(_ring(seconds, limit, clock))
+        try:
+            result = await work
+        finally:
+            alarm.cancel()
+    return result
+
+
+async def _ring(seconds: float, limit: asyncio.Timeout, clock: Clock) -> None:
+    await clock.sleep(seconds)
+    limit.reschedule(asyncio.get_running_loop().time())
