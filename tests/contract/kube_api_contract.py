@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 
 from gpu_dra.core.clock import SystemClock
-from gpu_dra.kube.api import EVENTS, RESOURCE_CLAIMS, RESOURCE_SLICES, WatchKind
+from gpu_dra.kube.api import EVENTS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource, WatchKind
 from gpu_dra.kube.errors import AlreadyExists, Invalid, NotFound, WriteConflict
 from gpu_dra.kube.events import EventRecorder, Reference, Severity
 from gpu_dra.kube.watch import Changed, Deleted, Listed, Selection, follow
@@ -73,6 +73,10 @@ class KubeApiContract:
     async def test_a_missing_object_is_not_found_and_named(self, api):
         with pytest.raises(NotFound, match="no-such-claim"):
             await api.get(RESOURCE_CLAIMS, "no-such-claim", namespace=NAMESPACE)
+
+    async def test_an_api_that_is_not_served_is_not_found(self, api):
+        with pytest.raises(NotFound, match=r"could not find the requested resource|404 page not found"):
+            await api.list(Resource(group="contract.example.com", version="v1", plural="unknowns", namespaced=False))
 
     async def test_a_namespaced_object_needs_its_namespace(self, api):
         """Without it the path would be that of all namespaces, and the error that of a stranger."""

@@ -215,10 +215,11 @@ def matcher(
     field_selector: Mapping[str, str] | None,
     label_selector: Mapping[str, str] | None,
 ) -> Callable[[Object], bool]:
-    """Whether an object is selected. Raises Invalid for a field that the server cannot select by."""
+    """Whether an object is selected. Raises NotFound, and Invalid for a field that the server cannot select by."""
+    selectable = kind_of(resource).field_labels | {"metadata.name", "metadata.namespace"}
     fields, labels = dict(field_selector or {}), dict(label_selector or {})
     for name in fields:
-        if name not in kind_of(resource).field_labels | {"metadata.name", "metadata.namespace"}:
+        if name not in selectable:
             raise Invalid(f'field label not supported: "{name}"')
 
     def matches(item: Object) -> bool:
