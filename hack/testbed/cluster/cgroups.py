@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from hack.testbed.cluster.processes import wait_until
 
 _ROOT = "gpu-dra"
 _MOUNTS = Path("/sys/fs/cgroup")
-_NEEDED_V2 = ("cpu", "cpuset", "memory", "pids")
-"""Controllers that the kubelet asks of its root group (source: pkg/kubelet/cm, cgroup v2 Validate)."""
+_KUBELET_CONTROLLERS = ("cpu", "cpuset", "hugetlb", "memory", "pids")
+"""The kubelet asks in its root group for each of these that the machine has (source: pkg/kubelet/cm, getSupportedUnifiedControllers)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +61,21 @@ def group_of(lab: str, node: str) -> str:
 def make(lab: str, node: str) -> None:
     """Create a node's group with the controllers the kubelet needs. Raises LabError."""
     found = here()
+    unified = version(found) == 2
     for hierarchy in found:
-        group = hierarchy.path
-        for part in (_ROOT, lab, node):
-            if hierarchy.version == 2 and version(found) == 2:
-                _delegate(group)
-            group /= part
-            group.mkdir(exist_ok=True)
+        make_in(hierarchy.path, (_ROOT, lab, node), unified=unified)
+
+
+def make_in(tree: Path, parts: Sequence[str], *, unified: bool) -> None:
+    """Create the nested groups `parts` in one tree. Raises LabError."""
+    controllers = (tree / "cgroup.controllers").read_text().split() if unified else []
+    group = tree
+    for part in parts:
+        if unified:
+            _hand_down(group, [name for name in _KUBELET_CONTROLLERS if name in controllers])
+        group /= part
+        group.mkdir(exist_ok=True)
+        if not unified:
             _inherit_cpuset(group)
 
 
@@ -94,17 +102,16 @@ def members(lab: str) -> set[int]:
     return {pid for path in leftovers(lab) for pid in _members(path)}
 
 
-def _delegate(group: Path) -> None:
-    wanted = " ".join(f"+{controller}" for controller in _NEEDED_V2)
+def _hand_down(group: Path, controllers: Sequence[str]) -> None:
     try:
-        (group / "cgroup.subtree_control").write_text(wanted)
+        (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
     except OSError as error:
         if error.errno == errno.EBUSY:
             raise LabError(
                 f"{group} holds processes itself, so its controllers cannot be handed down; "
                 "in a container, start it with the host's cgroup namespace (docker run --cgroupns=host)"
             ) from error
-        raise LabError(f"the controllers {', '.join(_NEEDED_V2)} cannot be enabled below {group}: {error.strerror}") from error
+        raise LabError(f"the controllers {', '.join(controllers)} cannot be enabled below {group}: {error.strerror}") from error
 
 
 def _inherit_cpuset(group: Path) -> None:

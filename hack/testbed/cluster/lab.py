@@ -147,10 +147,10 @@ class Lab:
         self.node(name).restart_kubelet()
 
     def stop_apiserver(self) -> None:
-        """Take the API server away, until `start_apiserver` or `up`."""
+        """Take the API server away at once, as a crash does, until `start_apiserver` or `up`."""
         process = processes.running(self.folder, control_plane.APISERVER)
         if process is not None:
-            processes.stop(process, grace_s=15)
+            processes.kill([process])
 
     def start_apiserver(self) -> None:
         """Start the API server if it is not running, and wait until it is ready. Raises LabError."""

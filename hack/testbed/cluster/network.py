@@ -95,14 +95,14 @@ def _comment(lab: str) -> str:
 def _open_firewall(addresses: Addresses) -> None:
     """Let nodes talk to the API server and, where bridged packets are filtered, to each other."""
     filters = run("iptables-save", "-t", "filter").splitlines()
-    if any(_comment(addresses.lab) in line.split() for line in filters) or not _filtered(filters):
+    if any(_comment(addresses.lab) in line.split() for line in filters) or not has_firewall(filters):
         return
     comment = ("-m", "comment", "--comment", _comment(addresses.lab), "-j", "ACCEPT")
     run("iptables", "--wait", "-I", "INPUT", "-i", addresses.bridge, *comment)
     run("iptables", "--wait", "-I", "FORWARD", "-i", addresses.bridge, "-o", addresses.bridge, *comment)
 
 
-def _filtered(filters: list[str]) -> bool:
+def has_firewall(filters: list[str]) -> bool:
     """Whether the machine drops, or has rules for, what comes in or is forwarded."""
     chains = ("INPUT", "FORWARD")
     return any(line.startswith((f"-A {chain} ", f":{chain} DROP", f":{chain} REJECT")) for line in filters for chain in chains)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,13 +57,18 @@ def ensure_packages(packages: tuple[Package, ...], *, say: Say) -> None:
         return
     apt = shutil.which("apt-get", path=_SYSTEM_PATH)
     if apt is None or os.geteuid() != 0:
-        why = "this is not Debian or Ubuntu" if apt is None else "installing them needs root"
-        raise LabError(f"OS packages are missing and {why}; install these (Debian's names) and try again: {' '.join(missing)}")
+        raise LabError(cannot_install(missing, apt=apt is not None))
     say(f"installing OS packages: {' '.join(missing)}")
     _install(apt, missing)
     absent = [package.name for package in packages if not package.present()]
     if absent:
         raise LabError(f"apt installed {' '.join(absent)}, yet what they should bring is not in its place; see `dpkg -L`")
+
+
+def cannot_install(missing: Sequence[str], *, apt: bool) -> str:
+    """What to tell a person who has to install packages by hand."""
+    why = "installing them needs root" if apt else "this is not Debian or Ubuntu"
+    return f"OS packages are missing and {why}; install these (Debian's names) and try again: {' '.join(missing)}"
 
 
 def _install(apt: str, names: list[str]) -> None:
