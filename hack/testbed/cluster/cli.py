@@ -75,6 +75,9 @@ def _add_lab_commands(commands: argparse._SubParsersAction[argparse.ArgumentPars
     show.add_argument("--json", action="store_true", help="for programs")
     show.set_defaults(run=_status)
     commands.add_parser("kubeconfig", parents=[lab], help="print the path of an administrator's").set_defaults(run=_kubeconfig)
+    commands.add_parser("kubectl", parents=[lab], help="run kubectl as administrator: kubectl -- get nodes").set_defaults(
+        run=_kubectl
+    )
     load = commands.add_parser("load-image", parents=[lab], help="import an image archive on every node")
     load.add_argument("archive", type=Path, metavar="TAR")
     load.set_defaults(run=_load_image)
@@ -126,6 +129,11 @@ def _status(options: argparse.Namespace) -> int:
 
 def _kubeconfig(options: argparse.Namespace) -> None:
     print(Lab.open(options.name).kubeconfig)
+
+
+def _kubectl(options: argparse.Namespace) -> int:
+    lab = Lab.open(options.name)
+    return subprocess.run([lab.toolbox["kubectl"], f"--kubeconfig={lab.kubeconfig}", *options.inner], check=False).returncode
 
 
 def _load_image(options: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 from hack.testbed.cluster.errors import LabError
@@ -18,6 +19,11 @@ def run(*command: str, stdin: str | None = None) -> str:
 def attempt(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """The same, for a caller that reads the status itself. Raises LabError when there is no such program."""
     try:
-        return subprocess.run(command, input=stdin, check=False, capture_output=True, text=True)
+        return subprocess.run(command, input=stdin, env=_environment(), check=False, capture_output=True, text=True)
     except FileNotFoundError as error:
         raise LabError(f"there is no program {command[0]}; run hack/bootstrap") from error
+
+
+def _environment() -> dict[str, str]:
+    """A root shell opened by `su` has no sbin on its PATH."""
+    return {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}

@@ -58,7 +58,7 @@ def _record(request: dict[str, Any], pid: int, *, proc: int, records: int) -> No
     with os.fdopen(os.open(f"{pid}/stat", os.O_RDONLY, dir_fd=proc)) as stat:
         # The command name in parentheses may hold spaces; field 22, counted from 1, is the start in clock ticks (proc(5)).
         started = int(stat.read().rpartition(")")[2].split()[19])
-    record = {"pid": pid, "started": started, "command": request["command"], "log": request["log"]}
+    record = {"pid": pid, "started": started, **{name: request[name] for name in ("boot", "command", "log")}}
     temporary = f".{request['record']}.{pid}"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=records), "w") as file:
         json.dump(record, file)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
+from collections.abc import Sequence
 from ipaddress import IPv4Network
-from pathlib import Path
 
 from hack.testbed.cluster.addresses import Addresses
 from hack.testbed.cluster.commands import attempt, run
@@ -25,26 +26,22 @@ def machine_routes() -> list[IPv4Network]:
 
 
 def ensure_bridge(addresses: Addresses) -> None:
-    """Make the lab's bridge if it is not there. Raises LabError."""
-    if not link_exists(addresses.bridge):
-        batch = [
-            f"link add {addresses.bridge} type bridge",
-            f"addr add {addresses.gateway}/{addresses.node_network.prefixlen} dev {addresses.bridge}",
-            f"link set {addresses.bridge} up",
-        ]
-        run("ip", "-batch", "-", stdin="\n".join(batch) + "\n")
+    """Make the lab's bridge, or what is missing of it. Raises LabError."""
+    batch = [
+        *([] if link_exists(addresses.bridge) else [f"link add {addresses.bridge} type bridge"]),
+        f"addr replace {addresses.gateway}/{addresses.node_network.prefixlen} dev {addresses.bridge}",
+        f"link set {addresses.bridge} up",
+    ]
+    _ip(batch)
     _open_firewall(addresses)
 
 
-def connect(addresses: Addresses, ordinal: int, *, init: int, nodes: int) -> None:
-    """Link a node's namespace to the bridge and give it its addresses and routes. Raises LabError."""
+def ensure_connected(addresses: Addresses, ordinal: int, *, init: int, nodes: int) -> None:
+    """Link a node's namespace to the bridge and give it its addresses and routes, unless that was done. Raises LabError."""
     veth, node = addresses.veth(ordinal), addresses.node(ordinal)
-    outside = [
-        f"link add {veth} type veth peer name eth0 netns {init}",
-        f"link set {veth} master {addresses.bridge} up",
-        f"route replace {addresses.pods_of(ordinal)} via {node}",
-    ]
-    run("ip", "-batch", "-", stdin="\n".join(outside[:2]) + "\n")
+    if _routed(addresses, ordinal):
+        return
+    disconnect(addresses, ordinal)  # half a link, of a command that was killed
     others = [other for other in range(1, nodes + 1) if other != ordinal]
     inside = [
         "link set lo up",
@@ -54,13 +51,28 @@ def connect(addresses: Addresses, ordinal: int, *, init: int, nodes: int) -> Non
         # Straight to the other node: the machine need not forward.
         *(f"route add {addresses.pods_of(other)} via {addresses.node(other)}" for other in others),
     ]
-    run("nsenter", "--target", str(init), "--net", "ip", "-batch", "-", stdin="\n".join(inside) + "\n")
-    run("ip", "-batch", "-", stdin=outside[2] + "\n")
+    _ip([f"link add {veth} type veth peer name eth0 netns {init}", f"link set {veth} master {addresses.bridge} up"])
+    _ip(inside, namespace_of=init)
+    # Last, since it shows that all was done.
+    _ip([f"route add {addresses.pods_of(ordinal)} via {node}"])
+
+
+def _routed(addresses: Addresses, ordinal: int) -> bool:
+    """Whether the machine reaches the pods of a node over a link that is there."""
+    route = run("ip", "-4", "route", "show", "exact", str(addresses.pods_of(ordinal)), "dev", addresses.bridge)
+    return bool(route.strip()) and link_exists(addresses.veth(ordinal))
+
+
+def _ip(commands: Sequence[str], *, namespace_of: int | None = None) -> None:
+    enter = () if namespace_of is None else ("nsenter", "--target", str(namespace_of), "--net")
+    run(*enter, "ip", "-batch", "-", stdin="\n".join(commands) + "\n")
 
 
 def disconnect(addresses: Addresses, ordinal: int) -> None:
-    """Remove a node's link; nothing happens when the kernel did so already."""
-    _remove_link(addresses.veth(ordinal))
+    """Remove a node's link and the route over it; nothing happens where the kernel did so already."""
+    attempt("ip", "route", "del", str(addresses.pods_of(ordinal)), "dev", addresses.bridge)
+    if link_exists(addresses.veth(ordinal)):
+        _remove_link(addresses.veth(ordinal))
 
 
 def remove(lab: str) -> None:
@@ -72,13 +84,13 @@ def remove(lab: str) -> None:
 
 def leftovers(lab: str) -> list[str]:
     """Links of the lab that exist."""
-    names = [path.name for path in Path("/sys/class/net").iterdir()]
+    names = [name for _, name in socket.if_nameindex()]
     bridge = Addresses(lab=lab, index=0).bridge
     return [name for name in names if name == bridge or name.startswith(f"{bridge}-")]
 
 
 def link_exists(name: str) -> bool:
-    return Path("/sys/class/net", name).exists()
+    return any(name == existing for _, existing in socket.if_nameindex())
 
 
 def _remove_link(name: str) -> None:

@@ -69,8 +69,7 @@ class Node:
         """Boot the node if it is off. Raises LabError."""
         if self.component(INIT) is None:
             self._boot()
-        if not network.link_exists(self.state.addresses.veth(self.ordinal)):
-            self._connect()
+        network.ensure_connected(self.state.addresses, self.ordinal, init=self.init().pid, nodes=len(self.state.spec.nodes))
 
     def _boot(self) -> None:
         mine = self.folder.node(self.name)
@@ -90,9 +89,6 @@ class Node:
         # What an earlier boot left: its processes are dead, its groups are not.
         cgroups.remove(self.state.spec.name, self.name)
         cgroups.make(self.state.spec.name, self.name)
-
-    def _connect(self) -> None:
-        network.connect(self.state.addresses, self.ordinal, init=self.init().pid, nodes=len(self.state.spec.nodes))
 
     def ensure_runtime(self, images: Sequence[Path]) -> None:
         """Start containerd and load those of the images that were not loaded yet; they outlive a boot. Raises LabError."""

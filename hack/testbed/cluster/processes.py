@@ -75,6 +75,7 @@ def start(folder: LabFolder, wanted: Start) -> Process:
     request = {
         "records": str(folder.processes),
         "record": f"{wanted.name}.json",
+        "boot": _boot_id(),
         "log": str(wanted.log or folder.log(wanted.name)),
         "command": wanted.command,
         "environment": {**wanted.environment, name: value},
@@ -96,9 +97,11 @@ def start(folder: LabFolder, wanted: Start) -> Process:
 
 
 def recorded(folder: LabFolder, name: str) -> Process | None:
-    """The process of that name as last started; None when there was none, or its record is damaged."""
+    """The process of that name as last started; None when that was before the machine's last boot, or the record is damaged."""
     try:
         data: dict[str, Any] = json.loads((folder.processes / f"{name}.json").read_text())
+        if data["boot"] != _boot_id():
+            return None
         return Process(name=name, pid=data["pid"], started=data["started"], log=Path(data["log"]))
     except (OSError, ValueError, KeyError):
         return None
@@ -163,6 +166,11 @@ def log_tail(process: Process, lines: int = 12) -> str:
     if process.log is None or not process.log.exists():
         return "(no log)"
     return "\n".join(process.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _boot_id() -> str:
+    """Start times count from the machine's boot, so they mean nothing after the next."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _start_if_running(pid: int) -> int | None:
