@@ -4,7 +4,7 @@ Needs an administrator's kubeconfig of a Kubernetes 1.34 or later in GPU_DRA_TES
 """
 
 import os
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -25,10 +25,11 @@ class TestHttpKubeApiOnARealServer(KubeApiContract):
         kubeconfig = os.environ.get("GPU_DRA_TEST_KUBECONFIG")
         if not kubeconfig:
             pytest.fail("GPU_DRA_TEST_KUBECONFIG names no kubeconfig; deselect these tests with -m 'not real_apiserver'")
-        api = HttpKubeApi(load_kubeconfig(Path(kubeconfig)), clock=SystemClock())
-        yield api
-        await _tidy(api)
-        await api.close()
+        async with AsyncExitStack() as held:
+            api = HttpKubeApi(load_kubeconfig(Path(kubeconfig)), clock=SystemClock())
+            held.push_async_callback(api.close)
+            held.push_async_callback(_tidy, api)
+            yield api
 
 
 async def _tidy(api):
