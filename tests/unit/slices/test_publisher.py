@@ -370,7 +370,7 @@ async def test_a_second_plugin_stands_by_until_the_first_ends(api, make_publishe
 
 async def test_a_resync_finds_what_a_dead_watch_did_not_tell(api, published, publisher, clock):
     """After registration the kubelet's wipe is certain, the health of a watch connection is not."""
-    api.silent = True
+    api.hang_watches()
     _delete_all(api)
     await clock.settle()
     assert offered(api) == []
@@ -380,12 +380,9 @@ async def test_a_resync_finds_what_a_dead_watch_did_not_tell(api, published, pub
 
 async def test_what_happened_while_a_watch_was_away_is_repaired(api, published, clock):
     """Whether the server still remembers where we were or not."""
-    api.silent = True
+    api.break_watches(Gone("too old"))
     _delete_all(api)
     api.store.forget_history()
-    await clock.settle()
-    api.silent = False
-    api.break_watches(Gone("too old"))
     await clock.advance(2)
     assert offered(api) == ["gpu-0"]
 
