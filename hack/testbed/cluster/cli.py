@@ -26,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Everything after the first `--` is a command for the node, options and all.
     own, inner = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
-    options = _parser().parse_args(own)
-    options.inner = inner
     try:
+        options = _parser().parse_args(own)
+        options.inner = inner
         return int(options.run(options) or 0)
     except (LabError, OSError) as error:
         print(f"hack/cluster: {error}", file=sys.stderr)

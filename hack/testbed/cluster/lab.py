@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from hack.testbed import images
-from hack.testbed.cluster import control_plane, network, pki, processes, teardown
+from hack.testbed.cluster import control_plane, host, network, pki, processes, teardown
 from hack.testbed.cluster.addresses import Addresses, choose_index
 from hack.testbed.cluster.api import Api
 from hack.testbed.cluster.bootstrap import Toolbox, toolbox
@@ -33,6 +33,8 @@ from hack.testbed.cluster.place import check_place
 from hack.testbed.cluster.processes import Process, Start
 from hack.testbed.cluster.spec import LabSpec, Wishes, settle
 from hack.testbed.cluster.waiting import wait_for
+from hack.testbed.mock_host import HostTree
+from hack.testbed.mock_nvml import MockNvml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,14 @@ class Lab:
         if process is None:
             raise LabError(f"nothing named {name} runs on {node}")
         processes.stop(process, number=number, grace_s=grace_s)
+
+    def machine(self, node: str) -> MockNvml:
+        """The mocked GPUs of a node, to partition and to break them. Raises LabError when it has none."""
+        return host.mock_of(self.host_tree(node))
+
+    def host_tree(self, node: str) -> HostTree:
+        """The mocked host of a node; `sync` it after its partitions changed. Raises LabError when it has none."""
+        return HostTree.open(self.folder.node(node).host_tree)
 
     def load_image(self, archive: Path) -> None:
         """Import an image archive on every node. Raises LabError."""

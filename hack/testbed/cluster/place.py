@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from hack.testbed.cluster.errors import LabError
@@ -15,6 +16,10 @@ _NO_UPPER_LAYER = {"overlay", "nfs", "nfs4", "fuse", "9p", "virtiofs"}
 
 def check_place(labs: Path, mountinfo: str) -> None:
     """Raise LabError when no lab can live in the folder `labs`; `mountinfo` is a /proc/<pid>/mountinfo."""
+    if re.search(r"[\s:,\\]", str(labs)):
+        raise LabError(
+            f"labs cannot be kept in {str(labs)!r}: mount options take no blank, colon, comma or backslash; set GPU_DRA_LABS"
+        )
     for hidden in _HIDDEN:
         if labs.is_relative_to(hidden):
             raise LabError(f"labs cannot be kept in {labs}: nodes have a {hidden} of their own; set GPU_DRA_LABS to another folder")

@@ -191,6 +191,11 @@ def test_an_impossible_lab_name_is_one_line_and_not_a_traceback(capsys: pytest.C
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_node_that_cannot_be_is_refused_before_anything_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", "--node", "Not_A_Node=h100x8"]) == 1
+    assert "node name 'Not_A_Node'" in capsys.readouterr().err
+
+
 def test_logs_of_a_component_that_is_not_there_name_those_that_are(folder: LabFolder, capsys: pytest.CaptureFixture[str]) -> None:
     folder.logs.mkdir()
     folder.log("etcd").touch()

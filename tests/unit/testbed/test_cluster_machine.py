@@ -64,6 +64,11 @@ def test_a_lab_may_not_lie_on_a_file_system_that_cannot_hold_containers() -> Non
         check_place(Path("/home/me/labs"), MOUNTS)
 
 
+def test_a_folder_that_mount_options_cannot_name_is_refused() -> None:
+    with pytest.raises(LabError, match="no blank, colon, comma or backslash"):
+        check_place(Path("/var/tmp/my labs"), MOUNTS)
+
+
 def test_the_last_mount_on_a_place_is_the_one_that_counts() -> None:
     assert file_system_of(Path("/var/tmp/labs"), MOUNTS) == "tmpfs"
     assert file_system_of(Path("/var/lib"), MOUNTS) == "ext4"
