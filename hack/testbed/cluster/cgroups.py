@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hack.testbed.cluster.errors import LabError
@@ -63,7 +64,18 @@ def make(lab: str, node: str) -> None:
     found = here()
     unified = version(found) == 2
     for hierarchy in found:
-        make_in(hierarchy.path, (_ROOT, lab, node), unified=unified)
+        # The `down` of another lab may remove the common parent, while it is empty, under our hands.
+        if not wait_until(partial(_made, hierarchy.path, (_ROOT, lab, node), unified=unified), deadline_s=10):
+            raise LabError(
+                f"control group {group_of(lab, node)} vanishes from {hierarchy.path} as fast as it is made; what removes it?"
+            )
+
+
+def _made(tree: Path, parts: Sequence[str], *, unified: bool) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        make_in(tree, parts, unified=unified)
+        return True
+    return False
 
 
 def make_in(tree: Path, parts: Sequence[str], *, unified: bool) -> None:
@@ -84,12 +96,13 @@ def remove(lab: str, node: str | None = None) -> None:
     for hierarchy in here():
         lab_group = hierarchy.path / _ROOT / lab
         top = lab_group / node if node else lab_group
-        if not wait_until(lambda top=top: _removed(top), deadline_s=10):  # type: ignore[misc]
+        if not wait_until(partial(_removed, top), deadline_s=10):
             raise LabError(
                 f"control group {top} cannot be removed: {_members(top) or 'it is busy'}; end these processes, then run down again"
             )
-        with contextlib.suppress(OSError):  # other labs may still use it
-            (hierarchy.path / _ROOT).rmdir()
+        if node is None:
+            with contextlib.suppress(OSError):  # other labs may still use it
+                (hierarchy.path / _ROOT).rmdir()
 
 
 def leftovers(lab: str) -> list[Path]:

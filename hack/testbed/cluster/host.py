@@ -35,17 +35,17 @@ def boot(node: NodeSpec, *, lab: str, into: Path, say: Say) -> Path | None:
 
 def mock_of(tree: HostTree) -> MockNvml:
     """The mocked GPUs of a laid host, to steer them."""
-    return MockNvml(state=_state(tree), control=mock_nvml.build().control)
+    return MockNvml(state=state_of(tree), control=mock_nvml.build().control)
 
 
 def _power_up(tree: HostTree, machine: Machine, built: mock_nvml.Built) -> None:
-    if _state(tree).exists():
+    if state_of(tree).exists():
         mock_of(tree).reboot()
     else:
         # The lab's folder has the same path on the machine and in its nodes, so partitions can be made from either.
-        MockNvml.create(_state(tree), machine, built, host_tree=tree.nvidia_proc)
+        MockNvml.create(state_of(tree), machine, built, host_tree=tree.nvidia_proc)
 
 
-def _state(tree: HostTree) -> Path:
+def state_of(tree: HostTree) -> Path:
     """Where the mocked library looks: beside itself, by the driver's version."""
     return tree.library_directory / f"libnvidia-mockstate.so.{tree.driver_version}"
