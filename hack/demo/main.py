@@ -19,7 +19,6 @@ from hack.testbed.cluster.errors import LabError, say_on_stderr
 from hack.testbed.cluster.lab import Lab
 from hack.testbed.cluster.spec import NodeSpec, Wishes
 from hack.testbed.driver import Driver
-from hack.testbed.cluster.host import mock_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +73,7 @@ def up(name: str, kubernetes: str, *, say: Say) -> Lab:
 def partition(lab: Lab) -> None:
     """What an administrator does with `nvidia-smi mig`, once."""
     node, gpu = PARTITIONED
-    mock = mock_of(lab.folder.node(node).host_tree)
+    mock = lab.machine(node)
     if not mock.show()["gpus"][gpu]["mig_current"]:
         mock.mig_mode(gpu, enabled=True)
         for start, profile_id in zip((0, 1, 2, 4), PROFILE_IDS, strict=True):
@@ -85,7 +84,7 @@ def show(lab: Lab) -> int:
     """Print the table and what a person can do next."""
     rows = compare(lab)
     print(as_table(rows))
-    print(f"\n{PENDING}: stays pending: {why_pending(lab, PENDING)}")
+    print(f"\n{PENDING} stays pending, as it should: {why_pending(lab, PENDING)}")
     print(
         f"\nLook around:  export KUBECONFIG={lab.kubeconfig}; {lab.toolbox['kubectl']} get pods,resourceclaims,resourceslices"
         f"\nTake it down: make demo-down"
@@ -127,7 +126,16 @@ def as_table(rows: Sequence[report.Row]) -> str:
 
 
 def why_pending(lab: Lab, pod: str) -> str:
-    """What the scheduler says of a pod it cannot place."""
+    """What the pod asks for, what there is, and what the scheduler says of it."""
+    template = json.loads(lab.kubectl("get", "resourceclaimtemplate", pod, "-o", "json"))
+    selectors = template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["selectors"]
+    wanted = " and ".join(selector["cel"]["expression"] for selector in selectors)
+    there = sorted({device.what for device in report.published_devices(items(lab, "resourceslices")).values()})
+    return f"it asks for\n    {wanted}\nand the nodes have {', '.join(there)}. The scheduler says: {unschedulable(lab, pod)}"
+
+
+def unschedulable(lab: Lab, pod: str) -> str:
+    """The scheduler's own words."""
     conditions = json.loads(lab.kubectl("get", "pod", pod, "-o", "json")).get("status", {}).get("conditions", [])
     return next((c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), "no reason given yet")
 

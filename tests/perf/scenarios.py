@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.fake_kubelet import prepare, unprepare
 from tests.support.latency import Latencies
@@ -133,11 +133,11 @@ async def timed(work: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - started
 
 
-async def succeed(answers: Awaitable[dict[str, object]]) -> None:
+async def succeed(answers: Awaitable[dict[str, Any]]) -> None:
     """Await the answers of one call and fail loudly when a claim failed: a fast error is no measurement."""
     for uid, answer in (await answers).items():
-        if answer.error:  # type: ignore[attr-defined]
-            raise RuntimeError(f"claim {uid}: {answer.error}")  # type: ignore[attr-defined]
+        if answer.error:
+            raise RuntimeError(f"claim {uid}: {answer.error}")
 
 
 def _fsync(path: Path) -> float:
