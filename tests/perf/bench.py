@@ -71,6 +71,10 @@ async def _latencies(
     cycle = Cycle(plugin, claims)
     series = await scenarios.floors(plugin, get, claims, rig.directory)
     await cycle.run("warm-up", rounds=10)
+    await asyncio.sleep(10)
+    figures.update(
+        {f"memory 10 s after the first claims, {kind}, MiB": round(value, 1) for kind, value in process.memory_mib().items()}
+    )
     before, cpu = await rig.metrics(), process.cpu_seconds()
     series += await cycle.run("nothing held")
     figures["CPU per prepare + repeat + unprepare, ms"] = round((process.cpu_seconds() - cpu) / scenarios.ROUNDS * 1000, 2)
@@ -137,9 +141,7 @@ async def _idle(rig: Rig, process: ProcessFigures) -> dict[str, Any]:
     now = [piece["metadata"]["resourceVersion"] for piece in await rig.slices()]
     memory = process.memory_mib()
     return {
-        "idle RSS, MiB": round(memory["rss"], 1),
-        "idle PSS, MiB": round(memory["pss"], 1),
-        "idle anonymous memory, MiB": round(memory["anonymous"], 1),
+        "RSS after all of the above, MiB": round(memory["rss"], 1),
         "idle CPU, % of a core": round(share * 100, 3),
         f"slice writes in {IDLE_SECONDS} idle s": sum(old != new for old, new in zip(versions, now, strict=True)),
     }
