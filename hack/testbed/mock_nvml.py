@@ -21,25 +21,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hack.testbed.cluster.cache import cache_folder, make_once
 from hack.testbed.cluster.errors import LabError, say_on_stderr
+from hack.testbed.mock_nvml_description import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
     from hack.testbed.cluster.errors import Say
-    from hack.testbed.profiles import Board, GpuSpec, Machine
+    from hack.testbed.profiles import Machine
 
 _SOURCES: Final = Path(__file__).resolve().parent.parent / "mock-nvml" / "src"
 _FLAGS: Final = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-Wl,--build-id=none")
-_PROGRAM_ONLY: Final = {"ctl.c", "describe.c", "show.c", "start.c", "smi.c", "smi_machine.c"}
-_CONTROL: Final = (
-    *("ctl.c", "describe.c", "show.c", "start.c", "state.c", "mig.c", "mig_compute.c", "faults.c", "events.c", "capabilities.c"),
-    "elf_page.c",
-)
-_SMI: Final = ("smi.c", "smi_machine.c", "start.c", "capabilities.c")
-
-_BRANDS: Final = {"Tesla": 2, "GeForce": 5, "NVIDIA": 14}
-_ARCHITECTURES: Final = {"Turing": 6, "Ampere": 7, "Ada Lovelace": 8, "Hopper": 9, "Blackwell": 10}
-_ADDRESSING: Final = {"None": 0, "HMM": 1, "ATS": 2}
+_SHARED: Final = ("state.c", "elf_page.c", "mig.c", "mig_compute.c", "faults.c", "events.c", "capabilities.c")
+_CONTROL: Final = ("start.c", "ctl.c", "describe.c", "show.c", *_SHARED)
+_SMI: Final = ("start.c", "smi.c", "smi_devices.c", "smi_print.c", "capabilities.c")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +47,40 @@ class Built:
 
 def build(*, say: Say = say_on_stderr) -> Built:
     """Compile, or find what was compiled from the same sources. Raises LabError with the compiler's words."""
-    digest = hashlib.sha256(" ".join(_FLAGS).encode())
+    folder = make_once(cache_folder() / f"mock-nvml-{_digest()}", _compile, say=say)
+    return Built(library=folder / "libnvidia-ml.so.1", nvidia_smi=folder / "nvidia-smi", control=folder / "mock-nvml-ctl")
+
+
+def build_without(symbols: Sequence[str], *, say: Say = say_on_stderr) -> Path:
+    """The library as an older driver ships it: without `symbols`. Raises LabError."""
+
+    def compile_without(folder: Path) -> None:
+        script = folder / "symbols.map"
+        script.write_text(f"{{ global: *; local: {'; '.join(symbols)}; }};\n")
+        _compile_library(folder / "libnvidia-ml.so.1", f"-Wl,--version-script={script}")
+
+    return make_once(cache_folder() / f"mock-nvml-{_digest(*symbols)}", compile_without, say=say) / "libnvidia-ml.so.1"
+
+
+def _digest(*settings: str) -> str:
+    digest = hashlib.sha256(" ".join((*_FLAGS, *settings)).encode())
     for source in sorted(_SOURCES.iterdir()):
         digest.update(source.name.encode() + source.read_bytes())
-    folder = make_once(cache_folder() / f"mock-nvml-{digest.hexdigest()[:16]}", _compile, say=say)
-    return Built(library=folder / "libnvidia-ml.so.1", nvidia_smi=folder / "nvidia-smi", control=folder / "mock-nvml-ctl")
+    return digest.hexdigest()[:16]
 
 
 def _compile(folder: Path) -> None:
     library = folder / "libnvidia-ml.so.1"
-    parts = sorted(source.name for source in _SOURCES.glob("*.c") if source.name not in _PROGRAM_ONLY)
-    _cc("-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", str(library), *_paths(parts), "-lpthread", "-ldl")
+    _compile_library(library)
     program = ("-nostartfiles", "-fPIE", "-pie", "-o")
     _cc(*program, str(folder / "mock-nvml-ctl"), *_paths(_CONTROL))
     _cc(*program, str(folder / "nvidia-smi"), *_paths(_SMI), str(library))
+
+
+def _compile_library(library: Path, *linker: str) -> None:
+    programs = set(_CONTROL + _SMI) - set(_SHARED)
+    parts = sorted(source.name for source in _SOURCES.glob("*.c") if source.name not in programs)
+    _cc("-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", *linker, "-o", str(library), *_paths(parts))
 
 
 def _cc(*arguments: str) -> None:
@@ -132,11 +146,19 @@ class MockNvml:
         count: int | None = None,
         delay_ms: int | None = None,
         hang: bool = False,
-    ) -> None:
-        """From now on `function` (`*`: every call about a GPU) fails, waits or hangs; error 13 is a symbol that is absent."""
+    ) -> int:
+        """From now on `function` (`*`: every call about a GPU) fails, waits or hangs. The fault's id.
+
+        `after` calls pass first; `count` are struck, all when None; a wait ends when the fault is cleared. Error 13 is what callers
+        get for a symbol that is absent; to have it really absent, load the library of `build_without`.
+        """
         settings = {"gpu": gpu, "error": error, "after": after, "count": count, "delay_ms": delay_ms}
         words = [f"{key}={value}" for key, value in settings.items() if value is not None]
-        self._run("fault-add", function, *words, *(["hang"] if hang else []))
+        return int(self._run("fault-add", function, *words, *(["hang"] if hang else [])))
+
+    def clear_fault(self, fault: int) -> None:
+        """Forget one fault. Raises LabError when there is none."""
+        self._run("fault-clear", fault)
 
     def clear_faults(self) -> None:
         """Forget all faults; what hangs goes on."""
@@ -158,9 +180,25 @@ class MockNvml:
         """What the driver wants done (`nvmlDeviceGpuRecoveryAction_t`)."""
         self._run("recovery", gpu, action)
 
-    def xid(self, gpu: int, code: int) -> None:
-        """Post an XID event."""
-        self._run("xid", gpu, code)
+    def xid(self, gpu: int, code: int, *, instances: tuple[int, int] | None = None) -> None:
+        """Post an XID event, of the whole GPU or of a GPU instance and compute instance."""
+        self._run("xid", gpu, code, *(instances or ()))
+
+    def double_bit_error(self, gpu: int) -> None:
+        """Post an event of memory that cannot be corrected."""
+        self._run("ecc", gpu, 2)
+
+    def fabric(self, gpu: int, state: int, status: int = 0) -> None:
+        """Set how far the registration with the NVLink fabric is (3: completed) and its NVML return code."""
+        self._run("fabric", gpu, state, status)
+
+    def start_process(self, gpu: int, pid: int, *, used_mib: int, instances: tuple[int, int] | None = None) -> None:
+        """A process computes on the GPU, or on one MIG device of it."""
+        self._run("process-add", gpu, pid, used_mib, *(instances or ()))
+
+    def end_process(self, pid: int) -> None:
+        """It is gone."""
+        self._run("process-end", pid)
 
     def driver_version(self, version: str) -> None:
         """Exchange library and kernel module."""
@@ -184,117 +222,3 @@ class MockNvml:
         if done.returncode != 0:
             raise LabError(f"`{' '.join(arguments)}` failed: {done.stderr.strip()}")
         return done.stdout
-
-
-def describe(machine: Machine, *, host_tree: Path, driver_version: str | None = None) -> Iterator[str]:
-    """The machine as the text that the control program's `init` reads."""
-    version = driver_version or machine.driver_version
-    major, _, minor = machine.cuda_version.partition(".")
-    yield from _section(
-        "machine",
-        driver_version=version,
-        library_version=version,
-        host_tree=host_tree,
-        driver_loaded=1,
-        cuda_version=int(major) * 1000 + int(minor) * 10,
-        nvswitches=machine.nvswitches,
-    )
-    if machine.fabric is not None:
-        yield "fabric_present = 1"
-        yield f"fabric_clique = {machine.fabric.clique}"
-        yield f"cluster_uuid = {machine.fabric.cluster_uuid.replace('-', '')}"
-    for node in machine.numa_nodes:
-        yield from _section("numa", id=node.id, cpus=" ".join(map(str, _cpu_words(node.cpus))))
-    for board in machine.boards:
-        yield from _board(board)
-    for gpu in machine.gpus:
-        yield from _gpu(gpu, machine)
-
-
-def _board(board: Board) -> Iterator[str]:
-    compute_major, _, compute_minor = board.compute_capability.partition(".")
-    yield from _section(
-        "board",
-        product=board.product,
-        vbios=board.vbios,
-        gpu_part=board.gpu_part,
-        brand=_BRANDS[board.brand],
-        architecture=_ARCHITECTURES[board.architecture],
-        compute_major=compute_major,
-        compute_minor=compute_minor,
-        multiprocessors=board.multiprocessors,
-        pci_device=board.pci_device,
-        pci_subsystem=board.pci_subsystem,
-        pcie_generation=board.pcie_generation,
-        nvlinks=board.nvlinks,
-        addressing_mode=_ADDRESSING[board.addressing_mode],
-        power_limit_watts=board.power_limit_watts,
-        clock_graphics=board.clocks_mhz["graphics"],
-        clock_memory=board.clocks_mhz["memory"],
-        clock_video=board.clocks_mhz["video"],
-        memory_mib=board.memory_mib,
-        reserved_mib=board.reserved_mib,
-        bar1_mib=board.bar1_mib,
-        mig_capable=int(board.mig is not None),
-    )
-    if board.mig is None:
-        return
-    yield f"memory_slices = {board.mig.memory_slices}"
-    yield f"compute_slices = {board.mig.compute_slices}"
-    yield f"mode_needs_reset = {int(board.mig.mode_needs_reset)}"
-    yield f"mode_survives_reboot = {int(board.mig.mode_survives_reboot)}"
-    for profile in board.mig.profiles:
-        yield from _section(
-            "profile",
-            name=profile.name,
-            enum=profile.enum,
-            id=profile.id,
-            slices=profile.slices,
-            multiprocessors=profile.multiprocessors,
-            copy_engines=profile.copy_engines,
-            decoders=profile.decoders,
-            encoders=profile.encoders,
-            jpeg_engines=profile.jpeg_engines,
-            ofa_engines=profile.ofa_engines,
-            memory_mib=profile.memory_mib,
-            instances=profile.instances,
-            size=profile.size,
-            starts=" ".join(map(str, profile.starts)),
-        )
-
-
-def _gpu(gpu: GpuSpec, machine: Machine) -> Iterator[str]:
-    domain, bus, rest = gpu.pci.split(":")
-    device, _, function = rest.partition(".")
-    yield from _section(
-        "gpu",
-        uuid=gpu.uuid,
-        serial=gpu.serial,
-        pcie_root=gpu.pcie_root,
-        board=machine.boards.index(gpu.board),
-        minor=gpu.minor,
-        domain=int(domain, 16),
-        bus=int(bus, 16),
-        device=int(device, 16),
-        function=int(function, 16),
-        module_id=gpu.module_id,
-        numa_node=gpu.numa_node if gpu.numa_node >= 0 else 0xFFFFFFFF,
-        lost=int(gpu.lost),
-        fabric_state=3 if machine.fabric is not None else 0,
-    )
-
-
-def _section(section: str, **values: object) -> Iterator[str]:
-    yield f"[{section}]"
-    for key, value in values.items():
-        yield f"{key} = {value}"
-
-
-def _cpu_words(cpus: str) -> list[int]:
-    """A kernel CPU list (`0-3,8`) as 64-bit words, lowest first."""
-    bits = 0
-    for part in cpus.split(","):
-        first, _, last = part.partition("-")
-        for cpu in range(int(first), int(last or first) + 1):
-            bits |= 1 << cpu
-    return [bits >> shift & (2**64 - 1) for shift in range(0, max(bits.bit_length(), 1), 64)]

@@ -130,6 +130,15 @@ class FabricSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """Place of a machine in its rack (NVML `nvmlPlatformInfo_t`)."""
+
+    slot: int
+    tray: int
+    host: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """A GPU instance with one full compute instance that is there from the start."""
 
@@ -155,6 +164,8 @@ class Machine:
     numa_nodes: tuple[NumaNode, ...]
     gpus: tuple[GpuSpec, ...]
     fabric: FabricSpec | None = None
+    platform: Platform | None = None
+    """None when the machine is not part of a rack-scale system."""
     partitions: tuple[Partition, ...] = ()
     device_nodes_at_boot: bool = True
     """False: nothing has made `/dev/nvidia*` yet."""
@@ -194,12 +205,14 @@ def load_machine(name: str, *, seed: str = "") -> Machine:
         for index, row in enumerate(present)
     )
     fabric = table.pop("fabric", None)
+    platform = table.pop("platform", None)
     return Machine(
         name=name,
         gpus=gpus,
         boards=(board,) if gpus else (),
         numa_nodes=tuple(NumaNode(**row) for row in table.pop("numa_nodes")),
         fabric=FabricSpec(**fabric) if fabric else None,
+        platform=Platform(**platform) if platform else None,
         partitions=tuple(Partition(**row) for row in table.pop("partitions", ())),
         **table,
     )

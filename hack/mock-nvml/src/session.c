@@ -3,11 +3,13 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "call.h"
 #include "faults.h"
 #include "locate.h"
+#include "nvml_functions.h"
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;   /* guards what follows */
 static pthread_mutex_t holder = PTHREAD_MUTEX_INITIALIZER; /* held with the machine's lock */
@@ -126,4 +128,16 @@ EXPORT nvmlReturn_t nvmlShutdown(void)
     close_when_unused();
     pthread_mutex_unlock(&gate);
     return result;
+}
+
+EXPORT void mockNvmlLibraryVersion(char *version, unsigned int length)
+{
+    char path[PATH_MAX];
+    struct machine_file file;
+    version[0] = '\0';
+    locate_state(path, sizeof(path));
+    if (!state_open(&file, path))
+        return;
+    snprintf(version, length, "%s", session_library_version(file.machine));
+    state_close(&file);
 }

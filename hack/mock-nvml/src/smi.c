@@ -1,241 +1,230 @@
 /*
- * nvidia-smi for the mocked machine: what scripts and people read from it, with the exit codes of the real one.
+ * nvidia-smi of the mocked machine: the options that operators and drivers use, on this mock's libnvidia-ml.so.1.
  *
- * In a container it lists only what the container's /dev lets it use, so a pod shows from inside what its claim gave it. On the node
- * itself, with CAP_SYS_ADMIN, it sees everything and makes device nodes that are missing, as nvidia-modprobe would.
+ *     nvidia-smi [-i ID[,ID…]] [-L | -q | --version | -c MODE | -pm 0|1]
+ *     nvidia-smi compute-policy [-i ID] --list | --set-timeslice 0|1|2|3
+ *
+ * Exit codes as nvidia-smi's: NVML's own code, where 6 is "no such device" and 9 "driver not loaded"; 2 for a wrong argument.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "smi.h"
+#include "nvml_functions.h"
+#include "smi_devices.h"
+#include "smi_print.h"
 
-enum { EXIT_BAD_ARGUMENT = 2, EXIT_NOT_SUPPORTED = 3, EXIT_NO_PERMISSION = 4, EXIT_NOT_FOUND = 6, EXIT_NO_DRIVER = 9, EXIT_MISMATCH = 18 };
+enum action { TABLE, LIST, QUERY, VERSIONS, SET_COMPUTE_MODE, SET_PERSISTENCE, LIST_POLICIES, SET_TIMESLICE };
 
-static const char *const timeslice_names[] = {"Default", "Short", "Medium", "Long"};
-
-struct options {
-    const char *gpu; /* -i: index, UUID or PCI bus id; NULL: all */
-    const char *compute_mode, *timeslice;
-    bool list, query, version, policy, policy_list;
+struct request {
+    enum action action;
+    const char *ids;   /* -i; NULL: all */
+    const char *value; /* of a setting */
+    bool policy;
 };
 
-static int explain(nvmlReturn_t result)
+struct option {
+    const char *name, *long_name;
+    enum action action;
+    bool has_value, is_policy;
+};
+
+static const struct option options[] = {
+    {"-L", "--list-gpus", LIST, false, false},
+    {"-q", "--query", QUERY, false, false},
+    {"--version", "--version", VERSIONS, false, false},
+    {"-c", "--compute-mode", SET_COMPUTE_MODE, true, false},
+    {"-pm", "--persistence-mode", SET_PERSISTENCE, true, false},
+    {"-l", "--list", LIST_POLICIES, false, true},
+    {"--set-timeslice", "--set-timeslice", SET_TIMESLICE, true, true},
+};
+
+/* True when `word` is the option; its value, from `--name=value` or the next word, goes to `value`. */
+static bool matches(const char *word, const char *name, const char *long_name, const char *next, const char **value, bool *took_next)
 {
-    switch (result) {
-    case NVML_SUCCESS:
-        return 0;
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-        printf("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
-               "Make sure that the latest NVIDIA driver is installed and running.\n\n");
-        return EXIT_NO_DRIVER;
-    case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        printf("Failed to initialize NVML: Driver/library version mismatch\n");
-        return EXIT_MISMATCH;
-    case NVML_ERROR_NOT_FOUND:
-        printf("No devices were found\n");
-        return EXIT_NOT_FOUND;
-    default:
-        printf("NVML: %s\n", nvmlErrorString(result));
-        return (int)result;
+    size_t length = strlen(long_name);
+    *took_next = false;
+    if (strncmp(word, long_name, length) == 0 && word[length] == '=') {
+        *value = word + length + 1;
+        return true;
     }
+    *value = next;
+    *took_next = true;
+    return strcmp(word, name) == 0 || strcmp(word, long_name) == 0;
 }
 
-static void list_partitions(const struct smi_gpu *gpu)
+static bool read_option(struct request *request, const char *word, const char *next, bool *took_next)
 {
-    unsigned most = 0, shown = 0;
-    if (nvmlDeviceGetMaxMigDeviceCount(gpu->device, &most) != NVML_SUCCESS)
-        return;
-    for (unsigned i = 0; i < most; i++) {
-        struct smi_partition partition;
-        if (smi_partition(gpu, i, &partition))
-            printf("  MIG %-12s Device %2u: (UUID: %s)\n", partition.profile, shown++, partition.uuid);
+    const char *value;
+    if (matches(word, "-i", "--id", next, &value, took_next)) {
+        request->ids = value;
+        return value != NULL;
     }
-}
-
-static int list(const struct smi_gpu *gpus, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        printf("GPU %u: %s (UUID: %s)\n", gpus[i].index, gpus[i].name, gpus[i].uuid);
-        list_partitions(&gpus[i]);
-    }
-    return 0;
-}
-
-static int version(void)
-{
-    char driver[80] = "?", library[80] = "?";
-    int cuda = 0;
-    nvmlSystemGetDriverVersion(driver, sizeof(driver));
-    nvmlSystemGetNVMLVersion(library, sizeof(library));
-    nvmlSystemGetCudaDriverVersion_v2(&cuda);
-    printf("NVIDIA-SMI version  : %s\nNVML version        : %s\nDRIVER version      : %s\nCUDA Version        : %d.%d\n", driver, library,
-           driver, cuda / 1000, cuda % 1000 / 10);
-    return 0;
-}
-
-static const char *on_off(unsigned value)
-{
-    return value ? "Enabled" : "Disabled";
-}
-
-static void query_gpu(const struct smi_gpu *gpu)
-{
-    nvmlMemory_t memory = {0};
-    unsigned current = 0, pending = 0, minor = 0, mode = 0;
-    bool mig = nvmlDeviceGetMigMode(gpu->device, &current, &pending) == NVML_SUCCESS;
-    nvmlDeviceGetMemoryInfo(gpu->device, &memory);
-    nvmlDeviceGetMinorNumber(gpu->device, &minor);
-    nvmlDeviceGetComputeMode(gpu->device, &mode);
-    printf("GPU %s\n", gpu->bus_id);
-    printf("    Product Name                          : %s\n", gpu->name);
-    printf("    MIG Mode\n");
-    printf("        Current                           : %s\n", mig ? on_off(current) : "N/A");
-    printf("        Pending                           : %s\n", mig ? on_off(pending) : "N/A");
-    printf("    GPU UUID                              : %s\n", gpu->uuid);
-    printf("    Minor Number                          : %u\n", minor);
-    printf("    FB Memory Usage\n");
-    printf("        Total                             : %llu MiB\n", (unsigned long long)(memory.total >> 20));
-    printf("        Used                              : %llu MiB\n", (unsigned long long)(memory.used >> 20));
-    printf("        Free                              : %llu MiB\n", (unsigned long long)(memory.free >> 20));
-    printf("    Compute Mode                          : %s\n", mode == 3 ? "Exclusive_Process" : mode == 2 ? "Prohibited" : "Default");
-}
-
-static int query(const struct smi_gpu *gpus, unsigned count)
-{
-    char driver[80] = "?";
-    int cuda = 0;
-    nvmlSystemGetDriverVersion(driver, sizeof(driver));
-    nvmlSystemGetCudaDriverVersion_v2(&cuda);
-    printf("\n==============NVSMI LOG==============\n\n");
-    printf("Driver Version                            : %s\nCUDA Version                              : %d.%d\n\n", driver, cuda / 1000,
-           cuda % 1000 / 10);
-    printf("Attached GPUs                             : %u\n", count);
-    for (unsigned i = 0; i < count; i++)
-        query_gpu(&gpus[i]);
-    return 0;
-}
-
-static int set_compute_mode(const struct smi_gpu *gpu, const char *wanted)
-{
-    static const char *const names[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS"};
-    for (unsigned mode = 0; mode < 4; mode++) {
-        char number[2] = {(char)('0' + mode), '\0'};
-        if (strcmp(wanted, names[mode]) != 0 && strcmp(wanted, number) != 0)
+    for (unsigned i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        const struct option *option = &options[i];
+        if (option->is_policy != request->policy || !matches(word, option->name, option->long_name, next, &value, took_next))
             continue;
-        nvmlReturn_t result = nvmlDeviceSetComputeMode(gpu->device, mode);
-        if (result == NVML_ERROR_NOT_SUPPORTED) {
-            printf("Setting compute mode to %s is not supported.\nUnable to set the compute mode for GPU %s: Not Supported\n", names[mode],
-                   gpu->bus_id);
-            return EXIT_NOT_SUPPORTED;
-        }
-        if (result != NVML_SUCCESS)
-            return explain(result);
-        printf("Set compute mode to %s for GPU %s.\nAll done.\n", names[mode], gpu->bus_id);
-        return 0;
+        request->action = option->action;
+        request->value = option->has_value ? value : NULL;
+        *took_next = *took_next && option->has_value;
+        return !option->has_value || value;
     }
-    printf("Invalid compute mode: \"%s\"\n", wanted);
-    return EXIT_BAD_ARGUMENT;
+    return false;
 }
 
-static int set_timeslice(const struct smi_gpu *gpu, const char *wanted)
+static bool read_arguments(struct request *request, int argc, char **argv)
 {
-    char *end;
-    unsigned long value = strtoul(wanted, &end, 10);
-    if (*end || !*wanted || value > 3) {
-        printf("Invalid timeslice: \"%s\"; 0 default, 1 short, 2 medium, 3 long\n", wanted);
-        return EXIT_BAD_ARGUMENT;
+    int first = 1;
+    *request = (struct request){.action = TABLE};
+    if (argc > 1 && strcmp(argv[1], "compute-policy") == 0) {
+        *request = (struct request){.action = LIST_POLICIES, .policy = true};
+        first = 2;
     }
-    nvmlReturn_t result = mockNvmlDeviceSetTimeslice(gpu->device, (unsigned)value);
-    if (result == NVML_ERROR_NOT_SUPPORTED) {
-        printf("Setting timeslice is not supported for GPU %s\n", gpu->bus_id);
-        return EXIT_NOT_SUPPORTED;
-    }
-    if (result != NVML_SUCCESS)
-        return explain(result);
-    printf("Successfully set timeslice for GPU %s to %s\n", gpu->bus_id, timeslice_names[value]);
-    return 0;
-}
-
-static int list_policy(const struct smi_gpu *gpu)
-{
-    unsigned value = 0;
-    nvmlReturn_t result = mockNvmlDeviceGetTimeslice(gpu->device, &value);
-    printf("GPU %s\n    Timeslice : %s\n", gpu->bus_id, result == NVML_SUCCESS ? timeslice_names[value & 3] : "N/A");
-    return 0;
-}
-
-static int run(const struct options *options)
-{
-    struct smi_gpu gpus[SMI_MOST_GPUS];
-    unsigned count = smi_find_gpus(gpus, options->gpu);
-    if (!count)
-        return explain(NVML_ERROR_NOT_FOUND);
-    if (options->query)
-        return query(gpus, count);
-    if (options->list)
-        return list(gpus, count);
-    for (unsigned i = 0; i < count; i++) {
-        int status = 0;
-        if (options->compute_mode)
-            status = set_compute_mode(&gpus[i], options->compute_mode);
-        else if (options->timeslice)
-            status = set_timeslice(&gpus[i], options->timeslice);
-        else if (options->policy_list)
-            status = list_policy(&gpus[i]);
-        if (status)
-            return status;
-    }
-    return options->compute_mode || options->timeslice || options->policy_list ? 0 : query(gpus, count);
-}
-
-/* The option's value, from the same word after '=' or from the next one; NULL when the word is another option. */
-static const char *value_of(const char *option, char **argument)
-{
-    size_t length = strlen(option);
-    if (strncmp(*argument, option, length) != 0)
-        return NULL;
-    if ((*argument)[length] == '=')
-        return *argument + length + 1;
-    return (*argument)[length] == '\0' ? argument[1] : NULL;
-}
-
-static bool parse(struct options *options, char **argument)
-{
-    for (; *argument; argument++) {
-        const char *word = *argument, *value;
-        if (!strcmp(word, "compute-policy"))
-            options->policy = true;
-        else if (!strcmp(word, "-L") || !strcmp(word, "--list-gpus"))
-            options->list = true;
-        else if (options->policy && (!strcmp(word, "--list") || !strcmp(word, "-l")))
-            options->policy_list = true;
-        else if (!strcmp(word, "-q") || !strcmp(word, "--query"))
-            options->query = true;
-        else if (!strcmp(word, "--version"))
-            options->version = true;
-        else if ((value = value_of("-i", argument)) || (value = value_of("--id", argument)))
-            options->gpu = value, argument += value == argument[1];
-        else if ((value = value_of("-c", argument)) || (value = value_of("--compute-mode", argument)))
-            options->compute_mode = value, argument += value == argument[1];
-        else if (options->policy && (value = value_of("--set-timeslice", argument)))
-            options->timeslice = value, argument += value == argument[1];
-        else {
-            printf("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n");
+    for (int i = first; i < argc; i++) {
+        bool took_next;
+        if (!read_option(request, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &took_next)) {
+            printf("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n");
             return false;
         }
+        i += took_next;
     }
     return true;
 }
 
-int main(int count, char **arguments)
+static bool is_called(const struct smi_gpu *gpu, unsigned number, const char *id, size_t length)
 {
-    struct options options = {0};
-    (void)count;
-    if (!parse(&options, arguments + 1))
-        return EXIT_BAD_ARGUMENT;
-    nvmlReturn_t result = smi_open();
+    char text[16];
+    snprintf(text, sizeof(text), "%u", number);
+    const char *names[] = {text, gpu->uuid, gpu->bus_id, gpu->bus_id + (strlen(gpu->bus_id) > 4 ? 4 : 0)};
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strlen(names[i]) == length && strncasecmp(names[i], id, length) == 0)
+            return true;
+    return false;
+}
+
+/* Keep those GPUs that `ids` names by index, UUID or bus id; their count. */
+static unsigned choose(struct smi_gpu *gpus, unsigned count, const char *ids)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < count; i++) {
+        bool wanted = !ids;
+        for (const char *id = ids; id && *id; id += strcspn(id, ","), id += *id == ',')
+            wanted = wanted || is_called(&gpus[i], i, id, strcspn(id, ","));
+        if (wanted)
+            gpus[kept++] = gpus[i];
+    }
+    return kept;
+}
+
+static nvmlReturn_t no_driver(void)
+{
+    printf("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+           "Make sure that the latest NVIDIA driver is installed and running.\n\n");
+    return NVML_ERROR_DRIVER_NOT_LOADED;
+}
+
+static nvmlReturn_t connect_driver(void)
+{
+    if (!smi_has_control_node())
+        return no_driver();
+    nvmlReturn_t result = nvmlInitWithFlags(NVML_INIT_FLAG_NO_GPUS);
+    if (result == NVML_ERROR_DRIVER_NOT_LOADED)
+        return no_driver();
+    if (result == NVML_SUCCESS)
+        return result;
+    printf("Failed to initialize NVML: %s\n", nvmlErrorString(result));
+    if (result == NVML_ERROR_LIB_RM_VERSION_MISMATCH) {
+        char version[64];
+        mockNvmlLibraryVersion(version, sizeof(version));
+        printf("NVML library version: %s\n", version);
+    }
+    return result;
+}
+
+static int mode_number(const char *text, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcasecmp(text, names[i]) == 0 || (text[0] == '0' + i && !text[1]))
+            return i;
+    return -1;
+}
+
+static nvmlReturn_t set_one(const struct smi_gpu *gpu, enum action action, unsigned number)
+{
+    if (gpu->state != NVML_SUCCESS)
+        return gpu->state;
+    switch (action) {
+    case SET_COMPUTE_MODE: return nvmlDeviceSetComputeMode(gpu->device, number);
+    case SET_PERSISTENCE: return nvmlDeviceSetPersistenceMode(gpu->device, number);
+    default: return mockNvmlDeviceSetTimeslice(gpu->device, number);
+    }
+}
+
+static nvmlReturn_t set_all(const struct smi_gpu *gpus, unsigned count, const struct request *request)
+{
+    static const char *const compute[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS"};
+    static const char *const persistence[] = {"DISABLED", "ENABLED"};
+    static const char *const timeslices[] = {"DEFAULT", "SHORT", "MEDIUM", "LONG"};
+    const char *what = "timeslice";
+    const char *const *names = timeslices;
+    int choices = 4;
+    if (request->action == SET_COMPUTE_MODE) {
+        what = "compute mode";
+        names = compute;
+    } else if (request->action == SET_PERSISTENCE) {
+        what = "persistence mode";
+        names = persistence;
+        choices = 2;
+    }
+    int number = mode_number(request->value, names, choices);
+    if (number < 0) {
+        printf("Unable to set %s: \"%s\" is not a valid value\n", what, request->value);
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        nvmlReturn_t result = set_one(&gpus[i], request->action, (unsigned)number);
+        if (result != NVML_SUCCESS) {
+            printf("Unable to set the %s for GPU %s: %s\n", what, gpus[i].bus_id, nvmlErrorString(result));
+            return result;
+        }
+        printf("Set %s to %s for GPU %s.\n", what, names[number], gpus[i].bus_id);
+    }
+    printf("All done.\n");
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t show(const struct smi_gpu *gpus, unsigned count, enum action action)
+{
+    switch (action) {
+    case LIST: smi_print_list(gpus, count); break;
+    case QUERY: smi_print_query(gpus, count); break;
+    case LIST_POLICIES: smi_print_policies(gpus, count); break;
+    default: smi_print_table(gpus, count); break;
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (gpus[i].state != NVML_SUCCESS)
+            return gpus[i].state;
+    return NVML_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    static struct smi_gpu gpus[MAX_VISIBLE];
+    struct request request;
+    if (!read_arguments(&request, argc, argv))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t result = connect_driver();
     if (result != NVML_SUCCESS)
-        return explain(result);
-    return options.version ? version() : run(&options);
+        return (int)result;
+    if (request.action == VERSIONS) {
+        smi_print_versions();
+        return NVML_SUCCESS;
+    }
+    unsigned count = choose(gpus, smi_find_gpus(gpus), request.ids);
+    if (!count) {
+        printf("No devices were found\n");
+        return NVML_ERROR_NOT_FOUND;
+    }
+    return (int)(request.value ? set_all(gpus, count, &request) : show(gpus, count, request.action));
 }
