@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -150,8 +151,12 @@ class MockNvml:
         """From now on `function` (`*`: every call about a GPU) fails, waits or hangs. The fault's id.
 
         `after` calls pass first; `count` are struck, all when None; a wait ends when the fault is cleared. Error 13 is what callers
-        get for a symbol that is absent; to have it really absent, load the library of `build_without`.
+        get for a symbol that is absent; to have it really absent, load the library of `build_without`. Raises LabError for a
+        function that the mock has not: such a fault would never strike.
         """
+        library = self.control.with_name("libnvidia-ml.so.1").read_bytes()
+        if function != "*" and not re.search(rb"\0" + re.escape(function.encode()) + rb"(_v\d)?\0", library):
+            raise LabError(f"the mocked NVML has no function {function}; `objdump -T` of its library shows which it has")
         settings = {"gpu": gpu, "error": error, "after": after, "count": count, "delay_ms": delay_ms}
         words = [f"{key}={value}" for key, value in settings.items() if value is not None]
         return int(self._run("fault-add", function, *words, *(["hang"] if hang else [])))

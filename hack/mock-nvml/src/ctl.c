@@ -54,6 +54,13 @@ static int show(struct machine *machine, const struct arguments *arguments)
     return 0;
 }
 
+/* True when `word` is `name` or `name=…`. */
+static bool is_property(const char *word, const char *name)
+{
+    size_t length = strcspn(word, "=");
+    return strlen(name) == length && strncmp(word, name, length) == 0;
+}
+
 static int add_fault(struct machine *machine, const struct arguments *arguments)
 {
     struct fault fault = {.gpu = -1};
@@ -63,18 +70,17 @@ static int add_fault(struct machine *machine, const struct arguments *arguments)
     for (int i = 1; i < arguments->count; i++) {
         char *word = arguments->words[i], *value = strchr(word, '=');
         uint32_t amount = value ? (uint32_t)strtoul(value + 1, NULL, 0) : 1;
-        size_t length = value ? (size_t)(value - word) : strlen(word);
-        if (strncmp(word, "gpu", length) == 0)
+        if (is_property(word, "gpu"))
             fault.gpu = (int32_t)amount;
-        else if (strncmp(word, "error", length) == 0)
+        else if (is_property(word, "error"))
             fault.error = amount;
-        else if (strncmp(word, "after", length) == 0)
+        else if (is_property(word, "after"))
             fault.after = amount;
-        else if (strncmp(word, "count", length) == 0)
+        else if (is_property(word, "count"))
             fault.count = amount;
-        else if (strncmp(word, "delay_ms", length) == 0)
+        else if (is_property(word, "delay_ms"))
             fault.delay_ms = amount;
-        else if (strncmp(word, "hang", length) == 0)
+        else if (is_property(word, "hang"))
             fault.hang = 1;
         else
             return complain("unknown property of a fault", word);
