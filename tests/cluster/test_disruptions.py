@@ -28,8 +28,10 @@ def uids(cluster):
     return {piece["metadata"]["name"]: piece["metadata"]["uid"] for piece in cluster.slices()}
 
 
-def a_new_pod_works(cluster, name="newcomer", node=NODE):
-    cluster.sees_exactly_its_claim(cluster.demo("one-gpu", node=node, pod_name=name))
+def a_new_pod_works(cluster, name="newcomer", node=NODE, within=60):
+    pod = cluster.demo("one-gpu", node=node, pod_name=name)
+    cluster.running(pod, within=within)
+    cluster.sees_exactly_its_claim(pod)
 
 
 def test_a_kubelet_restart_leaves_pods_alone_and_brings_the_slices_back(cluster, holder):
@@ -136,7 +138,7 @@ def test_an_api_server_that_is_away_for_a_minute_is_ridden_out(cluster, holder):
     cluster.lab.stop_apiserver()
     time.sleep(60)
     cluster.lab.start_apiserver()
-    a_new_pod_works(cluster)
+    a_new_pod_works(cluster, within=180)  # the scheduler's own watches back off for a minute
     cluster.sees_exactly_its_claim(holder)
     assert restarts(cluster, holder) == [0]
     assert uids(cluster) == before
