@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, cast
-from uuid import UUID
 
 from gpu_dra.hardware.fake_gpu import INSUFFICIENT_RESOURCES, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, FakeGpu
 from gpu_dra.hardware.nvml import (
@@ -18,7 +17,6 @@ from gpu_dra.hardware.nvml import (
     ComputeInstanceInfo,
     ComputeInstanceProfile,
     FabricInfo,
-    FabricState,
     GpuHandle,
     GpuInstanceHandle,
     GpuInstanceInfo,
@@ -191,9 +189,8 @@ class FakeNvml:
 
     @_method
     def fabric(self, gpu: GpuHandle) -> FabricInfo:
-        """No simulated machine has a fabric."""
-        self._of(gpu)
-        return FabricInfo(state=FabricState.NOT_SUPPORTED, status=0, cluster_uuid=UUID(int=0), clique=0)
+        """As set on the fake GPU; no simulated machine has a fabric."""
+        return self._of(gpu).fabric
 
     @_method
     def recovery_action(self, gpu: GpuHandle) -> int:
@@ -210,8 +207,8 @@ class FakeNvml:
     @_method
     def set_mig_mode(self, gpu: GpuHandle, *, enabled: bool) -> MigModeChange:
         """Ask for another mode."""
-        self._of(gpu).set_mode(enabled=enabled)
-        return MigModeChange(mode=self._of(gpu).mode, blocked_by=None)
+        blocked_by = self._of(gpu).set_mode(enabled=enabled)
+        return MigModeChange(mode=self._of(gpu).mode, blocked_by=blocked_by)
 
     @_method
     def gpu_instance_profile(self, gpu: GpuHandle, kind: int) -> GpuInstanceProfile:

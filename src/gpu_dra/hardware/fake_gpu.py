@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from gpu_dra.hardware.nvml import FabricInfo, FabricState
 from gpu_dra.hardware.nvml_errors import error_for
 from gpu_dra.model.gpu import MigMode
 from gpu_dra.model.pci import PciAddress
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 INVALID_ARGUMENT: Final = 2
 NOT_SUPPORTED: Final = 3
 NOT_FOUND: Final = 6
+RESET_REQUIRED: Final = 16
 IN_USE: Final = 19
 INSUFFICIENT_RESOURCES: Final = 23
 
@@ -65,14 +67,16 @@ class FakeGpu:
         self.instances: dict[int, FakeGpuInstance] = {}
         self.lost = False
         self.recovery_action = 0
+        self.fabric = FabricInfo(state=FabricState.NOT_SUPPORTED, status=0, cluster_uuid=uuid.UUID(int=0), clique=0)
 
-    def set_mode(self, *, enabled: bool) -> None:
-        """Ask for a mode; on Ampere it stays pending until `reset`."""
+    def set_mode(self, *, enabled: bool) -> int | None:
+        """Ask for a mode; on Ampere it stays pending until `reset`. Answers the NVML code of what keeps it from being active now."""
         self._need_mig()
         if self.instances and not enabled:
-            raise error_for("nvmlDeviceSetMigMode", IN_USE)
+            return IN_USE
         current = self.mode.current if self.board.mig_needs_reset else enabled
         self.mode = MigMode(current=current, pending=enabled)
+        return None if current == enabled else RESET_REQUIRED
 
     def reset(self) -> None:
         """A GPU reset: partitions go, a pending mode takes effect, a lost GPU is back."""
