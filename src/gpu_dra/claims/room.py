@@ -85,7 +85,9 @@ def _lock_directory(plugin_directory: Path) -> Path:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise Broken(f"cannot create {directory}: {error.strerror}; name a writable directory with --plugin-dir") from error
+        raise Broken(
+            f"cannot create {directory}: {error.strerror}; name a writable directory with --kubelet-plugins-directory-path"
+        ) from error
     return directory
 
 

@@ -57,11 +57,11 @@ def _add_host_flags(parser: argparse.ArgumentParser) -> None:
         help="the driver's installation as the host sees it: /, /run/nvidia/driver, /home/kubernetes/bin/nvidia",
     )  # fmt: skip
     add_flag(
-        parser, "--container-driver-root", env="DRIVER_ROOT_CTR_PATH", default="",
+        parser, "--container-driver-root", env="DRIVER_ROOT_CTR_PATH", default="", type=_absolute_if_given,
         help="the same directory as this process sees it; empty: the same path",
     )  # fmt: skip
     add_flag(
-        parser, "--nvidia-cdi-hook-path", env="NVIDIA_CDI_HOOK_PATH", default="",
+        parser, "--nvidia-cdi-hook-path", env="NVIDIA_CDI_HOOK_PATH", default="", type=_absolute_if_given,
         help="nvidia-cdi-hook as the host sees it; empty looks below the driver root",
     )  # fmt: skip
     add_flag(parser, "--proc-root", env="GPU_DRA_PROC_ROOT", default="/proc", type=_absolute, help="the host's /proc")
@@ -102,9 +102,9 @@ def run(options: argparse.Namespace) -> int:
             proc=options.proc_root,
             sys=options.sys_root,
             dev=options.dev_root,
-            driver_root=_absolute(options.container_driver_root) if options.container_driver_root else host_driver_root,
+            driver_root=options.container_driver_root or host_driver_root,
             host_driver_root=host_driver_root,
-            cdi_hook=_absolute(options.nvidia_cdi_hook_path) if options.nvidia_cdi_hook_path else None,
+            cdi_hook=options.nvidia_cdi_hook_path,
         ),
         cdi_root=options.cdi_root,
         plugins_directory=options.kubelet_plugins_directory_path,
@@ -141,6 +141,10 @@ def _absolute(text: str) -> Path:
     if not path.is_absolute():
         raise argparse.ArgumentTypeError(f"{text!r} is not an absolute path")
     return path
+
+
+def _absolute_if_given(text: str) -> Path | None:
+    return _absolute(text) if text else None
 
 
 def _endpoint(text: str) -> str:
