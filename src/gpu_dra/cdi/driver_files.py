@@ -288,5 +288,5 @@ def _no_libcuda(host: HostPaths, version: str, directories: Iterable[Path]) -> s
     )
     return (
         f"driver {version} is loaded but libcuda.so.{version} is not below the driver root {host.driver_root} ({held});"
-        " waiting for the driver's installation to finish; install its compute libraries, or correct --driver-root"
+        " waiting for the driver's installation to finish; install its compute libraries, or correct --nvidia-driver-root"
     )

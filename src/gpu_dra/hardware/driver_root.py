@@ -125,7 +125,7 @@ def _objection(path: Path) -> str | None:
 
 def _not_found(root: Path, name: str, directories: tuple[Path, ...], passed_over: list[str]) -> str:
     if not root.is_dir():
-        return f"the driver root {root} does not exist; install the NVIDIA driver there or set --driver-root to where it is"
+        return f"the driver root {root} does not exist; install the NVIDIA driver there or set --nvidia-driver-root to where it is"
     looked = ", ".join(str(directory) for directory in directories) or "no library directory at all"
     passed = f"; passed over: {', '.join(passed_over)}" if passed_over else ""
-    return f"{name} was not found below the driver root {root} (looked in {looked}{passed}); install the NVIDIA driver or set --driver-root"
+    return f"{name} was not found below the driver root {root} (looked in {looked}{passed}); install the NVIDIA driver or set --nvidia-driver-root"
