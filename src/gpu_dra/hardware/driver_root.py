@@ -128,4 +128,5 @@ def _not_found(root: Path, name: str, directories: tuple[Path, ...], passed_over
         return f"the driver root {root} does not exist; install the NVIDIA driver there or set --nvidia-driver-root to where it is"
     looked = ", ".join(str(directory) for directory in directories) or "no library directory at all"
     passed = f"; passed over: {', '.join(passed_over)}" if passed_over else ""
-    return f"{name} was not found below the driver root {root} (looked in {looked}{passed}); install the NVIDIA driver or set --nvidia-driver-root"
+    where = f"below the driver root {root} (looked in {looked}{passed})"
+    return f"{name} was not found {where}; install the NVIDIA driver or set --nvidia-driver-root"
