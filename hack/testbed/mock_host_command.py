@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hack.testbed import mock_nvml
 from hack.testbed.cluster.cache import cache_folder
 from hack.testbed.cluster.errors import LabError, say_on_stderr
 from hack.testbed.driver_files import DriverPrograms
 from hack.testbed.mock_host import DRIVER_ROOT, HostTree, cdi_hook_program, lay
+from hack.testbed.mock_nvml import build
 from hack.testbed.profiles import load_machine, machine_names
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _lay(options: argparse.Namespace) -> None:
-    built = mock_nvml.build()
+    built = build(say=say_on_stderr)
     hook = cdi_hook_program(cache_folder(), say=say_on_stderr) if options.hook else None
     programs = DriverPrograms(nvml_library=built.library, nvidia_smi=built.nvidia_smi, cdi_hook=hook)
     machine = load_machine(options.profile, seed=options.seed)
