@@ -5,7 +5,7 @@ that somebody deletes or edits is repaired at once. `plan` decides what is writt
 - only while it holds the node's publisher lock, since two plugin processes overlap in a rolling update;
 - at most one change per 2 s (burst 5), and none when nothing changed;
 - after a failure with back-off and jitter, from a fresh list; nothing is withdrawn meanwhile;
-- never again what the server refused, until another pool is published.
+- what the server refused only after five minutes: an object that is invalid stays so, but an admission policy also answers Invalid.
 Slices are left as they are when it stops: the kubelet removes them if no other plugin takes over.
 """
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PUBLISHER_LOCK = "publisher"
+REFUSAL_HOLDS = 300.0
+"""Seconds for which a refused pool is not sent again."""
 _LOCK_POLL = 1.0
 """Seconds between two tries to become the publisher; the other process is gone before the kubelet's 30 s of patience end."""
 
@@ -81,6 +83,7 @@ class SlicePublisher:
         """Compare with the API server now, from a fresh list; for the moment after registration, when the kubelet has wiped slices."""
         self._view.doubtful = True
         self._owner = None
+        self._refused = None
         self._wake.set()
 
     async def run(self) -> None:
@@ -91,6 +94,7 @@ class SlicePublisher:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._converge_forever())
                 group.create_task(self._follow_forever())
+                group.create_task(self._doubt_refusals_forever())
 
     @contextlib.asynccontextmanager
     async def _sole_publisher(self) -> AsyncIterator[None]:
@@ -139,8 +143,19 @@ class SlicePublisher:
             except Invalid as error:
                 self._refused = wanted
                 self._view.doubtful = True
-                log.error("the API server refused a slice, not trying again", extra={"error": str(error)})  # noqa: TRY400 - says it all
+                log.error(
+                    "the API server refused a slice, trying again in some minutes or when something changes",
+                    extra={"error": str(error)},
+                )  # noqa: TRY400 - says it all
                 self._observer.refused(error)
+
+    async def _doubt_refusals_forever(self) -> None:
+        """Send what was refused again now and then; looks at the clock rarely, since a refusal is rare."""
+        while True:
+            refused = self._refused
+            await self._clock.sleep(REFUSAL_HOLDS)
+            if refused is not None and self._refused is refused:
+                self.resync()
 
     async def _node_owner(self) -> NodeOwner:
         if self._owner is None:

@@ -80,6 +80,12 @@ def test_a_directory_in_place_of_a_file_is_damage_too(journal, claims):
     assert journal.read(uid(1)) is None
 
 
+def test_a_fifo_in_place_of_a_file_is_damage_too_and_holds_nobody_up(journal, claims):
+    os.mkfifo(claims / f"{uid(1)}.json")
+    with pytest.raises(DamagedEntry):
+        journal.read(uid(1))
+
+
 def test_what_is_set_aside_keeps_its_content_and_tells_its_reason(journal, claims):
     (claims / f"{uid(1)}.json").write_bytes(b"half")
     moved_to = journal.set_aside(uid(1), Damage.TRUNCATED)

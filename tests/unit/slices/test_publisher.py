@@ -13,7 +13,7 @@ from gpu_dra.kube.api import NODES, RESOURCE_SLICES
 from gpu_dra.kube.errors import Forbidden, Gone, Invalid, TooManyRequests, Unavailable, WriteConflict
 from gpu_dra.kube.fake import FakeKubeApi
 from gpu_dra.kube.rest import Verb
-from gpu_dra.slices.publisher import SlicePublisher
+from gpu_dra.slices.publisher import REFUSAL_HOLDS, SlicePublisher
 from tests.unit.slices.samples import DRIVER, NODE, check_payload, device, pool
 
 TAINT = {"key": "gpu.nvidia.com/unhealthy", "effect": "NoSchedule"}
@@ -310,12 +310,28 @@ async def test_a_write_whose_answer_was_lost_is_not_done_twice(api, publisher, c
     assert offered(api) == ["gpu-0"]
 
 
-async def test_what_the_server_refuses_is_reported_and_not_sent_again(api, publisher, notebook, clock):
+async def test_what_the_server_refuses_is_reported_and_not_sent_again_at_once(api, publisher, notebook, clock):
     api.fail(Invalid("spec.devices[0].name: bad"), verb=Verb.CREATE)
     publisher.publish(pool((device("gpu-0"),)))
-    await clock.advance(300)
+    await clock.advance(REFUSAL_HOLDS - 10)
     assert verbs(api) == ["create"]
     assert [str(error) for error in notebook.refusals] == ["spec.devices[0].name: bad"]
+
+
+async def test_a_refusal_that_passes_needs_no_restart(api, publisher, clock):
+    """An admission policy answers Invalid too, and may be lifted."""
+    api.fail(Invalid("denied: change freeze"), verb=Verb.CREATE)
+    publisher.publish(pool((device("gpu-0"),)))
+    await clock.advance(2 * REFUSAL_HOLDS + 10)
+    assert offered(api) == ["gpu-0"]
+
+
+async def test_a_registration_makes_a_refused_pool_worth_a_try(api, publisher, clock):
+    api.fail(Invalid("denied: change freeze"), verb=Verb.CREATE)
+    publisher.publish(pool((device("gpu-0"),)))
+    await clock.advance(5)
+    publisher.resync()
+    await until(offers(api, "gpu-0"))
 
 
 async def test_after_a_refusal_another_pool_is_tried(api, publisher, clock):
