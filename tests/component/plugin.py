@@ -6,10 +6,13 @@ import asyncio
 import json
 import shutil
 import signal
+import socket
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import aiohttp
 
 from gpu_dra.core.clock import SystemClock
 from gpu_dra.kube.api import NODES, RESOURCE_SLICES
@@ -182,6 +185,19 @@ async def make_world(directory: Path, profile: str = "h100x8") -> World:
         claims=ClaimFactory(api, node=NODE, namespace="default"),
         kubeconfig=config,
     )
+
+
+def free_endpoint() -> str:
+    """An address of this host on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+async def get(endpoint: str, path: str) -> tuple[int, str]:
+    """HTTP status and body."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://{endpoint}{path}") as response:
+        return response.status, await response.text()
 
 
 async def prepared(plugin: Plugin, ref: ClaimRef) -> list[str]:

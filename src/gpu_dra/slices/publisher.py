@@ -143,10 +143,7 @@ class SlicePublisher:
             except Invalid as error:
                 self._refused = wanted
                 self._view.doubtful = True
-                log.error(
-                    "the API server refused a slice, trying again in some minutes or when something changes",
-                    extra={"error": str(error)},
-                )  # noqa: TRY400 - says it all
+                log.error("the API server refused a slice", extra={"error": str(error)})  # noqa: TRY400 - says it all
                 self._observer.refused(error)
 
     async def _doubt_refusals_forever(self) -> None:
