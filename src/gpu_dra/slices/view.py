@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpu_dra.kube.api import Object
 
+_TOLD_AT_MOST: Final = 64
+"""More changes than anybody makes to a slice while one write is answered."""
+
 
 class StoredSlices:
     """Slices by name.
 
-    What the watch tells of a slice before it tells our own last write is passed over: it would show that write as drift. Resource
-    versions are compared for equality only, since they are opaque.
+    What the watch tells of a slice before it tells our own last write is passed over: it would show that write as drift. The watch may
+    also be faster than the answer to the write; then what it told since is the newer truth. Resource versions are compared for equality
+    only, since they are opaque.
     """
 
     def __init__(self) -> None:
         self._slices: dict[str, Object] = {}
         self._expected: dict[str, str] = {}
         """Resource version of our last write by slice, until the watch told it."""
+        self._told: dict[str, deque[str]] = {}
+        """Resource versions that the watch told last, by slice, since the answer to our last write."""
         self.listed = False
         """False until the first list."""
         self.doubtful = False
@@ -30,22 +37,26 @@ class StoredSlices:
         """Begin again from a list."""
         self._slices = {slice_["metadata"]["name"]: slice_ for slice_ in slices}
         self._expected.clear()
+        self._told.clear()
         self.listed, self.doubtful = True, False
 
     def remember(self, slice_: Object) -> None:
         """Take in the answer to our own write."""
-        metadata = slice_["metadata"]
-        self._slices[metadata["name"]] = slice_
-        self._expected[metadata["name"]] = metadata["resourceVersion"]
+        name, version = slice_["metadata"]["name"], slice_["metadata"]["resourceVersion"]
+        if version not in self._told.pop(name, ()):
+            self._slices[name] = slice_
+            self._expected[name] = version
 
     def forget(self, name: str) -> None:
         """Take in our own deletion."""
         self._slices.pop(name, None)
         self._expected.pop(name, None)
+        self._told.pop(name, None)
 
     def changed(self, slice_: Object) -> None:
         """The watch tells that a slice appeared or is different."""
         name, version = slice_["metadata"]["name"], slice_["metadata"]["resourceVersion"]
+        self._told.setdefault(name, deque(maxlen=_TOLD_AT_MOST)).append(version)
         if self._expected.get(name, version) == version:
             self._expected.pop(name, None)
             self._slices[name] = slice_

@@ -60,3 +60,25 @@ def test_a_new_list_begins_again(view):
     view.changed(slice_("b", "9"))
     assert versions(view) == {"b": "9"}
     assert view.doubtful is False
+
+
+def test_an_event_that_overtakes_the_answer_to_our_write_is_not_waited_for_again(view):
+    """Watch and answer come over different connections; waiting for what was told already would make us deaf for ever."""
+    view.changed(slice_("b", "5"))
+    view.remember(slice_("b", "5"))
+    view.changed(slice_("b", "6"))
+    assert versions(view)["b"] == "6"
+
+
+def test_what_was_told_after_our_write_is_newer_than_its_late_answer(view):
+    view.changed(slice_("a", "5"))
+    view.changed(slice_("a", "6"))
+    view.remember(slice_("a", "5"))
+    assert versions(view) == {"a": "6"}
+
+
+def test_a_slice_deleted_before_the_answer_to_our_write_stays_deleted(view):
+    view.changed(slice_("b", "5"))
+    view.deleted(slice_("b", "6"))
+    view.remember(slice_("b", "5"))
+    assert versions(view) == {"a": "1"}
