@@ -109,6 +109,7 @@ def test_an_unknown_flag(good):
         ("--log-level", "loud"),
         ("--healthcheck-port", "99999"),
         ("--http-endpoint", "nowhere"),
+        ("--http-endpoint", "127.0.0.1:99999"),
         ("--proc-root", "relative/path"),
         ("--container-driver-root", "relative/path"),
         ("--nvidia-cdi-hook-path", "hook"),

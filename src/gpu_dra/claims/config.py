@@ -54,9 +54,9 @@ def _covers(config: OpaqueConfig, request: str) -> bool:
 
 def _kind(config: OpaqueConfig) -> str:
     api_version, kind = config.parameters.get("apiVersion"), config.parameters.get("kind")
-    if api_version != API_VERSION or kind not in _KIND_OF_DEVICE:
+    if api_version != API_VERSION or not isinstance(kind, str) or kind not in _KIND_OF_DEVICE:
         raise Refused(f"{config.path}: {api_version}/{kind} is not known; {_WAY_OUT}")
-    return str(kind)
+    return kind
 
 
 def _check_content(parameters: Mapping[str, Any], kind: str, path: str) -> None:

@@ -22,7 +22,7 @@ from gpu_dra.claims.journal_format import DamagedEntry
 from gpu_dra.claims.plan import PreparePlan, plan_prepare
 from gpu_dra.claims.recover import recover_claim
 from gpu_dra.claims.report import Report, Step
-from gpu_dra.core.errors import Broken, GpuDraError
+from gpu_dra.core.errors import Broken, GpuDraError, NotReady
 from gpu_dra.model.prepared import Effect, Phase, PreparedClaim, PreparedDevice
 
 if TYPE_CHECKING:
@@ -78,6 +78,14 @@ class HostWork:
             log.warning("journal file set aside", extra={"claim_uid": uid, "error": str(error), "moved_to": str(moved_to)})
             return Finding(entry=None, damage=error.damage)
         return Finding(entry=entry, flaw=None if entry is None else self._flaw(entry, inventory))
+
+    def recorded(self, uid: str) -> Finding:
+        """The claim's record, whatever became of the host: unprepare must not fail for what it is about to take away."""
+        try:
+            return Finding(entry=self._journal.read(uid))
+        except DamagedEntry as error:
+            self._journal.set_aside(uid, error.damage)
+            return Finding(entry=None, damage=error.damage)
 
     def survey(self, inventory: Inventory) -> Survey:
         """Every claim that is held here, known or not."""
@@ -196,7 +204,7 @@ class HostWork:
     def _read_spec(self, uid: str) -> Spec | None:
         try:
             return self._specs.read(uid)
-        except Broken:
+        except (Broken, NotReady):  # one odd entry in the directory is one claim's trouble
             return None
 
 

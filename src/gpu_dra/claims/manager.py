@@ -88,7 +88,11 @@ class ClaimManager:
     async def unprepare(self, ref: ClaimRef) -> None:
         """Take back what was done for this claim; success when that is nothing. Needs no API. Raises GpuDraError."""
         async with self._operation(Operation.UNPREPARE, ref) as report:
-            entry = (await self._look_up(ref, report)).entry
+            with report.timed(Step.LOOK_UP):
+                finding = await self._threads.run(self._work.recorded, ref.uid)
+            if finding.damage is not None:
+                self._observer.set_aside(finding.damage)
+            entry = finding.entry
             async with self._devices(entry.device_names if entry else (), report):
                 await self._threads.run(self._work.undo, ref.uid, entry, report)
 

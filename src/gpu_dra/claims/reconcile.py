@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from gpu_dra.claims.manager import CLAIM_LOCK_PREFIX
-from gpu_dra.claims.standing import Standing, is_unfinished, reference, standing_of
+from gpu_dra.claims.standing import Standing, reference, standing_of
 from gpu_dra.core.errors import GpuDraError
 from gpu_dra.kube.api import RESOURCE_CLAIMS
 from gpu_dra.kube.errors import NotFound
@@ -128,7 +128,9 @@ class Reconciler:
                 await self._take_back(entry, standing)
             else:
                 self._gone_since.pop(entry.ref.uid, None)
-                if found is not None and is_unfinished(entry):
+                if (
+                    found is not None
+                ):  # checks what is prepared, restores what was lost under a running pod, finishes what was begun
                     await self._manager.prepare(reference(found))
         except GpuDraError as error:
             log.warning("claim not reconciled", extra={"claim": str(entry.ref), "standing": standing, "error": str(error)})

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from gpu_dra.claims.read import read_claim
 from gpu_dra.core.errors import NotReady, Refused
 from gpu_dra.model.claim import ClaimRef
-from gpu_dra.model.prepared import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,11 +36,6 @@ def standing_of(claim: Mapping[str, Any] | None, entry: PreparedClaim, *, driver
         return Standing.MOVED
     same = not entry.device_names or entry.device_names == {result.device for result in allocated.results}
     return Standing.OURS if same else Standing.MOVED
-
-
-def is_unfinished(entry: PreparedClaim) -> bool:
-    """True for a record that a prepare has to complete: an intent, or what was recovered from a CDI file alone."""
-    return entry.phase is not Phase.DONE
 
 
 def reference(claim: Mapping[str, Any]) -> ClaimRef:

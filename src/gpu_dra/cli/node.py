@@ -148,7 +148,8 @@ def _absolute_if_given(text: str) -> Path | None:
 
 
 def _endpoint(text: str) -> str:
-    if text and not text.rpartition(":")[2].isdecimal():
+    port = text.rpartition(":")[2]
+    if text and not (port.isascii() and port.isdecimal() and int(port) <= 65535):
         raise argparse.ArgumentTypeError(f"{text!r} is not host:port, e.g. 127.0.0.1:8080 or :8080")
     return text
 

@@ -107,7 +107,7 @@ async def _each(claims: Iterable[Any], work: Callable[[ClaimRef], Awaitable[Answ
         with bind(claim=f"{claim.namespace}/{claim.name}", claim_uid=claim.uid):
             return claim.uid, await work(ClaimRef(namespace=claim.namespace, name=claim.name, uid=claim.uid))
 
-    found = list(claims)
+    found = list({claim.uid: claim for claim in claims}.values())  # asked for twice is answered once
     if len(found) == 1:
         return [await one(found[0])]
     return await asyncio.gather(*map(one, found))

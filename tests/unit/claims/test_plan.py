@@ -128,6 +128,7 @@ def test_configuration_that_says_what_the_gpu_does_anyway_is_accepted(sharing):
         (config_of(sharing="MPS"), r"parameters\.sharing: expected an object"),
         (config_of(sharin={}), r"parameters\.sharin: unknown field"),
         (config_of(kind="GpuConfg"), r"GpuConfg is not known"),
+        (config_of(kind=["GpuConfig"]), r"is not known"),
         (config_of(version="resource.nvidia.com/v1"), r"resource.nvidia.com/v1/GpuConfig is not known"),
     ],
 )

@@ -29,6 +29,13 @@ async def test_a_claim_that_the_api_knows_is_left_alone(held):
     assert held.specs.exists_intact(uid(1))
 
 
+async def test_what_a_running_pod_lost_is_restored_without_the_kubelet(held):
+    """A container that restarts inside its sandbox reads the CDI file again, and no prepare comes before that."""
+    held.specs.remove(uid(1))
+    await held.reconciler.run_once()
+    assert held.specs.exists_intact(uid(1))
+
+
 async def test_a_claim_that_is_gone_frees_its_device_after_the_grace(held):
     """Pod and claim were force-deleted while the plugin was down; nobody will call unprepare."""
     held.delete(1)

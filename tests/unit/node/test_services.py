@@ -179,6 +179,11 @@ async def test_a_claim_that_fails_does_not_take_the_others_of_the_call_with_it(p
     assert "gpu-dra failed on claim default/defect" in answers["uid-defect"].error
 
 
+async def test_a_claim_asked_for_twice_is_answered_once(plugin):
+    answers = await prepare(plugin, ref("a"), ref("a"))
+    assert len(answers["uid-a"].devices) == 1
+
+
 async def test_a_slow_claim_does_not_delay_another_call(plugin, claims):
     slow = asyncio.create_task(prepare(plugin, ref("slow")))
     assert (await prepare(plugin, ref("a")))["uid-a"].devices
