@@ -42,6 +42,8 @@ class Discovery:
         self._worker = NvmlWorker(nvml, deadline=deadline)
         self._session = NvmlSession(host)
         self._scanning = asyncio.Lock()
+        self._scans_begun = 0
+        self._last_whole_scan = 0
         self._current = _NOT_YET
         self._version = 0
         self._changed = asyncio.Event()
@@ -62,19 +64,24 @@ class Discovery:
             yield self._current
 
     async def refresh(self) -> Inventory:
-        """Scan now."""
+        """The inventory of a scan that began after this call; callers that come together share one."""
+        begun = self._scans_begun
         async with self._scanning:
-            self._accept(await self._look())
+            if self._last_whole_scan <= begun:
+                self._scans_begun = number = self._scans_begun + 1
+                self._accept(await self._look())
+                self._last_whole_scan = number
             return self._current
 
     async def run(self) -> None:
         """Keep the inventory true, for ever."""
         backoff = Backoff(first=POLL, most=_MOST_WAIT)
         while True:
+            before = await self._fingerprint()  # before the scan, so that what changes while it runs is noticed after it
             inventory = await self.refresh()
             if inventory.state is DriverState.READY:
                 backoff.reset()
-                await self._until_changed()
+                await self._until_changed(before)
             else:
                 await self._clock.sleep(backoff.next())
 
@@ -84,9 +91,8 @@ class Discovery:
             await self._worker.run(self._session.close)
         self._worker.close()
 
-    async def _until_changed(self) -> None:
-        """Return when a scan is due."""
-        before = await self._fingerprint()
+    async def _until_changed(self, before: tuple[frozenset[int | None], Fingerprint]) -> None:
+        """Return when a scan is due: the fingerprint is no longer the one of `before`, or time is up."""
         due = self._clock.monotonic() + RESCAN
         while self._clock.monotonic() < due:
             await self._clock.sleep(POLL)

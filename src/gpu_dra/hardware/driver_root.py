@@ -9,6 +9,7 @@ Knows nothing of what is done with the libraries.
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from pathlib import Path
@@ -75,9 +76,7 @@ def resolve_in_root(root: Path, path: str | Path) -> Path | None:
 
 def library_directories(root: Path) -> tuple[Path, ...]:
     """The directories of libraries that exist below `root`, links resolved, each once, in search order."""
-    candidates = (*_DIRECTORIES, *_cached_directories(root))
-    resolved = (resolve_in_root(root, candidate) for candidate in candidates)
-    return tuple(dict.fromkeys(path for path in resolved if path is not None and path.is_dir()))
+    return tuple(_directories(root))
 
 
 def find_library(root: Path, name: str) -> Path:
@@ -85,9 +84,10 @@ def find_library(root: Path, name: str) -> Path:
 
     Raises DriverRootNotFound with everything that was tried.
     """
+    looked_in: list[Path] = []
     passed_over: list[str] = []
-    directories = library_directories(root)
-    for directory in directories:
+    for directory in _directories(root):
+        looked_in.append(directory)
         candidate = directory / name
         if not os.path.lexists(candidate):
             continue
@@ -96,7 +96,17 @@ def find_library(root: Path, name: str) -> Path:
         if path is not None and objection is None:
             return path
         passed_over.append(f"{candidate} ({objection})")
-    raise DriverRootNotFound(_not_found(root, name, directories, passed_over))
+    raise DriverRootNotFound(_not_found(root, name, looked_in, passed_over))
+
+
+def _directories(root: Path) -> Iterator[Path]:
+    """Lazily, since the loader cache is worth reading only when the usual places do not hold what is wanted."""
+    seen: set[Path] = set()
+    for candidate in itertools.chain(_DIRECTORIES, _cached_directories(root)):
+        path = resolve_in_root(root, candidate)
+        if path is not None and path not in seen and path.is_dir():
+            seen.add(path)
+            yield path
 
 
 def _cached_directories(root: Path) -> Iterator[str]:
@@ -123,10 +133,10 @@ def _objection(path: Path) -> str | None:
     return None if machine == ours else f"for another architecture, ELF machine {machine}"
 
 
-def _not_found(root: Path, name: str, directories: tuple[Path, ...], passed_over: list[str]) -> str:
+def _not_found(root: Path, name: str, looked_in: list[Path], passed_over: list[str]) -> str:
     if not root.is_dir():
         return f"the driver root {root} does not exist; install the NVIDIA driver there or set --nvidia-driver-root to where it is"
-    looked = ", ".join(str(directory) for directory in directories) or "no library directory at all"
+    looked = ", ".join(str(directory) for directory in looked_in) or "no library directory at all"
     passed = f"; passed over: {', '.join(passed_over)}" if passed_over else ""
     where = f"below the driver root {root} (looked in {looked}{passed})"
     return f"{name} was not found {where}; install the NVIDIA driver or set --nvidia-driver-root"

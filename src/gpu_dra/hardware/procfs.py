@@ -1,6 +1,6 @@
 """Read what the kernel and the NVIDIA driver say of themselves below `/proc`.
 
-Sources: proc(5), random(4) and the driver's README, chapters on `/proc` interfaces and on `DeviceFile*` parameters. Blocking, each
+Sources: proc(5) and the driver's README, chapters on `/proc` interfaces and on `DeviceFile*` parameters. Blocking, each
 call a small read. An absent file is an answer (the driver is not loaded, is older), so most functions return None for it.
 """
 
@@ -44,15 +44,6 @@ class Capability:
 
     minor: int
     mode: int
-
-
-def boot_id(host: HostPaths) -> str:
-    """The kernel's boot id, another one after each boot. Raises Broken when `/proc` cannot be read."""
-    path = host.proc / "sys/kernel/random/boot_id"
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise Broken(f"{path} cannot be read: {error.strerror}; mount the host's /proc or name it with --proc-root") from error
 
 
 def driver_version(host: HostPaths) -> str | None:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from gpu_dra.hardware import mig_scan, names, sysfs
+from gpu_dra.hardware import mig_scan, names, procfs, sysfs
 from gpu_dra.hardware.host import HostPaths
 from gpu_dra.hardware.nvml import FabricState, GpuHandle, Nvml, RecoveryAction
 from gpu_dra.hardware.nvml_errors import GpuLost, NotSupported, NvmlError, ResetRequired
-from gpu_dra.model.gpu import Fabric, Gpu
+from gpu_dra.model.gpu import Fabric, Gpu, MigMode
 from gpu_dra.model.inventory import DriverState, GpuFault, Inventory
 from gpu_dra.model.pci import PciAddress
 
@@ -94,12 +94,11 @@ def scan(nvml: Nvml, host: HostPaths, *, known: Mapping[int, Gpu], skip: Mapping
 def _describe(nvml: Nvml, host: HostPaths, index: int, notes: Notes) -> Gpu:
     handle = nvml.gpu(index)
     pci = nvml.pci(handle)
-    gpu = Gpu(minor=nvml.minor(handle), uuid=nvml.uuid(handle), pci=pci, product_name=nvml.name(handle))
+    gpu = Gpu(minor=_minor(nvml, host, handle, pci), uuid=nvml.uuid(handle), pci=pci, product_name=nvml.name(handle))
     where = f"{gpu.name} ({pci})"
     brand = notes.optional(f"{where}: brand", lambda: nvml.brand(handle))
     architecture = notes.optional(f"{where}: architecture", lambda: nvml.architecture(handle))
     addressing = notes.optional(f"{where}: addressing mode", lambda: nvml.addressing_mode(handle))
-    mode = notes.optional(f"{where}: MIG mode", lambda: nvml.mig_mode(handle))
     gpu = replace(
         gpu,
         brand=names.BRANDS.get(brand) if brand is not None else None,
@@ -110,7 +109,7 @@ def _describe(nvml: Nvml, host: HostPaths, index: int, notes: Notes) -> Gpu:
         fabric=notes.optional(f"{where}: fabric", lambda: _fabric(nvml, handle)),
         pcie_root=sysfs.pcie_root(host, pci),
         numa_node=sysfs.numa_node(host, pci),
-        mig_mode=mode,
+        mig_mode=_mig_mode(nvml, handle),
         unhealthy=_trouble(notes.optional(f"{where}: recovery action", lambda: nvml.recovery_action(handle))),
     )
     if not gpu.in_mig_mode:
@@ -121,6 +120,25 @@ def _describe(nvml: Nvml, host: HostPaths, index: int, notes: Notes) -> Gpu:
             f"{where}: in MIG mode without a usable partition, so it offers nothing; make one or turn MIG mode off"
         )
     return replace(gpu, mig_devices=devices)
+
+
+def _minor(nvml: Nvml, host: HostPaths, handle: GpuHandle, pci: PciAddress) -> int:
+    """The minor that NVML or, where it does not say, the kernel driver gives. Raises NvmlError when neither does."""
+    try:
+        return nvml.minor(handle)
+    except NotSupported:
+        minor = procfs.device_minor(host, pci)
+        if minor is None:
+            raise
+        return minor
+
+
+def _mig_mode(nvml: Nvml, handle: GpuHandle) -> MigMode | None:
+    """None only where the GPU cannot do MIG: one that may be partitioned must not be offered whole because NVML failed to say."""
+    try:
+        return nvml.mig_mode(handle)
+    except NotSupported:
+        return None
 
 
 def _fabric(nvml: Nvml, handle: GpuHandle) -> Fabric | None:

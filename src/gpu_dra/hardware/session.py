@@ -1,12 +1,12 @@
 """An NVML session that is opened when it can be, opened anew when it must be, and explains itself when it cannot.
 
-Blocking; runs on the NVML thread. A session knows the GPUs that were there when it began and the library that lay there then, so another
-set of bound GPUs or another library file needs a new one.
+Blocking; runs on the NVML thread. A session knows the GPUs, the kernel module and the library that were there when it began, so another
+set of bound GPUs, another module version or another library file needs a new one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpu_dra.hardware import mig_scan, procfs, sysfs
 from gpu_dra.hardware.nvml_errors import DriverNotLoaded, GpuLost, LibraryNotFound, NvmlError, VersionMismatch
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gpu_dra.model.pci import PciAddress
 
 Fingerprint = tuple[object, ...]
+_Ground: TypeAlias = "tuple[tuple[PciAddress, ...], str | None]"
+"""The GPUs bound to the driver, and the version of its kernel module."""
 
 _STATES: tuple[tuple[type[NvmlError], DriverState], ...] = (
     (LibraryNotFound, DriverState.LIBRARY_NOT_FOUND),
@@ -36,7 +38,7 @@ class NvmlSession:
     def __init__(self, host: HostPaths) -> None:
         self._host = host
         self._open = False
-        self._bound: tuple[PciAddress, ...] = ()
+        self._ground: _Ground = ((), None)
         self._known: Mapping[int, Gpu] = {}
 
     def look(self, nvml: Nvml, skip: Mapping[int, str]) -> Inventory:
@@ -55,7 +57,7 @@ class NvmlSession:
         """Cheap facts that differ when a scan would find something else. `skip`: GPUs not to touch, by index."""
         if not self._open:
             return ("closed",)
-        facts: list[object] = [nvml.is_superseded(), sysfs.bound_gpus(self._host), procfs.driver_version(self._host)]
+        facts: list[object] = [nvml.is_superseded(), self._stand()]
         facts += [_pulse(nvml, index, gpu) for index, gpu in self._known.items() if index not in skip]
         return tuple(facts)
 
@@ -67,12 +69,16 @@ class NvmlSession:
         self._known = {}
 
     def _renew(self, nvml: Nvml) -> None:
-        bound = sysfs.bound_gpus(self._host)
-        if self._open and (bound != self._bound or nvml.is_superseded()):
+        ground = self._stand()
+        if self._open and (ground != self._ground or nvml.is_superseded()):
             self.close(nvml)
         if not self._open:
             nvml.open()
-            self._open, self._bound = True, bound
+            self._open, self._ground = True, ground
+
+    def _stand(self) -> _Ground:
+        """What a session stands on; a module that was loaded anew, or for more GPUs, knows nothing of the old one."""
+        return sysfs.bound_gpus(self._host), procfs.driver_version(self._host)
 
     def _judge(self, nvml: Nvml, found: Scan) -> Inventory:
         self._known = found.by_index

@@ -72,6 +72,35 @@ async def test_an_equal_scan_is_no_change(discovery):
     waiting.cancel()
 
 
+async def test_refreshes_asked_for_together_share_a_scan(nvml, discovery):
+    """Many claims may name a device that nobody knows yet; the first scan may have begun too early for the others."""
+    scans = nvml.order(Fault("driver_version", hang=_Noting([])))
+    await asyncio.gather(*(discovery.refresh() for _ in range(20)))
+    assert len(scans.hang.passed) == 2
+
+
+async def test_a_refresh_whose_scan_was_cancelled_is_still_answered_by_a_whole_one(nvml, discovery):
+    hanging = nvml.order(Fault("gpu_count", hang=threading.Event(), times=1))
+    first = asyncio.create_task(discovery.refresh())
+    await asyncio.sleep(0.01)
+    second = asyncio.create_task(discovery.refresh())
+    await asyncio.sleep(0)
+    first.cancel()
+    hanging.hang.set()
+    assert (await second).state is DriverState.READY
+
+
+async def test_a_kernel_module_loaded_anew_gets_a_new_session(nvml, clock, running, host):
+    """The old session talks to a module that is gone."""
+    await reach(clock, lambda: running.current.gpus, seconds=0)
+    opened = nvml.order(Fault("open", hang=_Noting([]))).hang.passed
+    version = host.proc / "driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.142  Tue Dec  2 12:00:00 UTC 2025\n")
+    await reach(clock, lambda: opened)
+    assert running.current.state is DriverState.READY
+
+
 async def test_a_partition_made_by_hand_is_seen_at_the_next_poll(nvml, clock, running):
     await reach(clock, lambda: running.current.gpus, seconds=0)
     gpu = nvml.gpus[3]
@@ -151,8 +180,7 @@ async def test_a_node_whose_nvml_hangs_keeps_its_gpus_unhealthy(nvml, clock, run
 async def test_gpus_bound_later_are_found_by_a_new_session(nvml, clock, running, pci_device):
     """NVML lists the GPUs that were there when its session began."""
     await reach(clock, lambda: running.current.gpus, seconds=0)
-    opened = []
-    nvml.order(Fault("open", hang=_Noting(opened)))
+    opened = nvml.order(Fault("open", hang=_Noting([]))).hang.passed
     pci_device("0000:1b:00.0")
     await reach(clock, lambda: opened)
     assert running.current.state is DriverState.READY
@@ -163,8 +191,8 @@ class _Noting(threading.Event):
 
     def __init__(self, passed):
         super().__init__()
-        self._passed = passed
+        self.passed = passed
 
     def wait(self, timeout=None):
-        self._passed.append(timeout)
+        self.passed.append(timeout)
         return True

@@ -13,6 +13,7 @@ from gpu_dra.model.gpu import Fabric
 from gpu_dra.model.mig import Placement
 
 IDENTITY = ("gpu", "uuid", "pci", "minor", "name")
+ESSENTIAL = (*IDENTITY, "mig_mode")
 OPTIONAL = {
     "brand": "brand",
     "architecture": "architecture",
@@ -20,7 +21,6 @@ OPTIONAL = {
     "memory_bytes": "memory_bytes",
     "addressing_mode": "addressing_mode",
     "fabric": "fabric",
-    "mig_mode": "mig_mode",
     "recovery_action": "unhealthy",
 }
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, GPU_LOST, UNKNOWN = 3, 4, 6, 15, 999
@@ -56,7 +56,7 @@ def test_a_healthy_machine_is_described_in_full(look):
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, GPU_LOST, UNKNOWN])
-@pytest.mark.parametrize("method", [*IDENTITY, *OPTIONAL])
+@pytest.mark.parametrize("method", [*ESSENTIAL, *OPTIONAL])
 def test_an_error_on_one_gpu_never_hides_another(nvml, look, method, code):
     nvml.order(Fault(method, code=code, gpu=3))
     inventory = look().inventory
@@ -65,8 +65,9 @@ def test_an_error_on_one_gpu_never_hides_another(nvml, look, method, code):
     assert len(described) + len(inventory.faults) == 8
 
 
-@pytest.mark.parametrize("method", IDENTITY)
+@pytest.mark.parametrize("method", ESSENTIAL)
 def test_a_gpu_that_cannot_be_identified_is_a_fault_with_a_reason(nvml, look, method):
+    """Its MIG mode belongs to that: a GPU that may be partitioned must not be offered whole."""
     nvml.order(Fault(method, code=UNKNOWN, gpu=3))
     (fault,) = look().inventory.faults
     assert method in fault.reason
@@ -88,6 +89,22 @@ def test_a_fact_that_nvml_fails_to_say_is_left_out_with_one_warning(nvml, look, 
     assert getattr(inventory.gpus[3], field) is None
     (warning,) = inventory.warnings
     assert "gpu-3" in warning
+
+
+def test_a_gpu_without_mig_has_no_mig_mode(nvml, look):
+    nvml.order(Fault("mig_mode", code=NOT_SUPPORTED, gpu=3))
+    inventory = look().inventory
+    assert inventory.gpus[3].mig_mode is None
+    assert not inventory.warnings
+
+
+def test_a_minor_that_nvml_does_not_know_comes_from_the_kernel_driver(nvml, look, host):
+    nvml.order(Fault("minor", code=NOT_SUPPORTED, gpu=3))
+    information = host.proc / "driver/nvidia/gpus/0000:61:00.0/information"
+    information.parent.mkdir(parents=True)
+    information.write_text("Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t 3\n")
+    inventory = look().inventory
+    assert [gpu.minor for gpu in inventory.gpus] == list(range(8))
 
 
 def test_a_gpu_that_was_known_and_is_lost_stays_as_unhealthy(nvml, look):
