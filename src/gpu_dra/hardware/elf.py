@@ -22,6 +22,10 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NULL, _DT_STRTAB, _DT_SONAME = 0, 5, 14
 _LONGEST_NAME: Final = 4096
 _LARGEST_DYNAMIC: Final = 1 << 20
+_LARGEST_ENTRY: Final = 256
+"""A program header has 32 or 56 bytes; a damaged one must not make us read gigabytes."""
+_LARGEST_OFFSET: Final = (1 << 63) - 1
+"""Of a file, `off_t`."""
 
 
 class Machine(IntEnum):
@@ -90,14 +94,16 @@ class _Malformed(Exception):
 
 
 def _read(descriptor: int) -> ElfFile:
-    head = os.pread(descriptor, 64, 0)
-    if head[:4] != b"\x7fELF":
-        raise _Malformed("it does not begin with the ELF magic")
+    head = _bytes(descriptor, 64, 0)
+    if head[:4] != b"\x7fELF" or len(head) < 6:
+        raise _Malformed("it does not begin with an ELF header")
     layout = _LAYOUTS.get(head[4])
     if layout is None or head[5] != 1:
         raise _Malformed("it is neither 32- nor 64-bit little-endian")
     _, machine, _, _, table_at, _, _, _, entry_size, count = layout.header.unpack_from(head)
-    table = os.pread(descriptor, entry_size * count, table_at)
+    if entry_size > _LARGEST_ENTRY:
+        raise _Malformed(f"its program headers claim {entry_size} bytes each")
+    table = _bytes(descriptor, entry_size * count, table_at)
     segments = [_segment(table, index * entry_size, layout) for index in range(count)]
     return ElfFile(machine=machine, soname=_soname(descriptor, segments, layout))
 
@@ -116,15 +122,21 @@ def _soname(descriptor: int, segments: list[_Segment], layout: _Layout) -> str |
         return None
     if dynamic.size > _LARGEST_DYNAMIC:
         raise _Malformed(f"its dynamic section claims {dynamic.size} bytes")
-    tags = dict(_tags(os.pread(descriptor, dynamic.size, dynamic.offset), layout))
+    tags = dict(_tags(_bytes(descriptor, dynamic.size, dynamic.offset), layout))
     if _DT_SONAME not in tags:
         return None
     if _DT_STRTAB not in tags:
         raise _Malformed("it has a SONAME but no string table")
-    name, end, _ = os.pread(descriptor, _LONGEST_NAME, _file_offset(segments, tags[_DT_STRTAB]) + tags[_DT_SONAME]).partition(b"\0")
+    at = _file_offset(segments, tags[_DT_STRTAB]) + tags[_DT_SONAME]
+    name, end, _ = _bytes(descriptor, _LONGEST_NAME, at).partition(b"\0")
     if not end:
         raise _Malformed("its SONAME has no end")
     return name.decode()
+
+
+def _bytes(descriptor: int, size: int, at: int) -> bytes:
+    """What the file holds there; fewer bytes, or none, at and after its end."""
+    return os.pread(descriptor, size, at) if at <= _LARGEST_OFFSET else b""
 
 
 def _tags(section: bytes, layout: _Layout) -> Iterator[tuple[int, int]]:
