@@ -73,5 +73,7 @@ class SliceMetrics:
         self.unpublished = f"the API server refuses this node's ResourceSlices: {error}"
 
     def failed(self, error: GpuDraError, *, retry_in: float) -> None:
-        """Reading or writing failed; what is stored stays, so readiness does not change."""
+        """Reading or writing failed. What is stored stays, so this does not end readiness; it tells why there is none yet."""
+        if self.unpublished is not None:
+            self.unpublished = f"this node's ResourceSlices cannot be published: {error}"
         self._metrics.publish_failures.labels(type(error).__name__).inc()
