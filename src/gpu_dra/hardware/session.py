@@ -54,10 +54,13 @@ class NvmlSession:
         return self._judge(nvml, found)
 
     def fingerprint(self, nvml: Nvml, skip: Collection[int]) -> Fingerprint:
-        """Cheap facts that differ when a scan would find something else. `skip`: GPUs not to touch, by index."""
+        """Cheap facts that differ when a scan would find something else. `skip`: GPUs not to touch, by index.
+
+        An exchanged library file is not among them: looking for it costs as much as all the others, and a scan does it.
+        """
         if not self._open:
             return ("closed",)
-        facts: list[object] = [nvml.is_superseded(), self._stand()]
+        facts: list[object] = [self._stand()]
         facts += [_pulse(nvml, index, gpu) for index, gpu in self._known.items() if index not in skip]
         return tuple(facts)
 
