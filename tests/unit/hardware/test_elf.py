@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_dra.hardware import elf
@@ -53,6 +53,7 @@ def test_a_library_cut_short_is_damaged_or_still_whole(file, length):
         assert elf.soname(path) in {None, "libcuda.so.1"}
 
 
+@settings(deadline=None)
 @given(position=st.integers(0, 400), value=st.integers(0, 255))
 @example(position=39, value=255)  # program headers beyond any file
 @example(position=55, value=255)  # program headers of 65 KiB

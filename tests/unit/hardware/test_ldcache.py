@@ -7,7 +7,7 @@ import os
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_dra.hardware import ldcache
@@ -46,6 +46,7 @@ def whole(tmp_path_factory):
     return cache(tmp_path_factory.mktemp("root"), "compat")
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_damaged_cache_never_ends_in_another_error(whole, data):
     content = bytearray(whole[: data.draw(st.integers(0, len(whole)))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_dra.model.pci import PciAddress
@@ -20,6 +20,7 @@ def test_anything_else_is_refused(text):
         PciAddress.parse(text)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 0xFFFFFFFF), st.integers(0, 0xFF), st.integers(0, 0x1F), st.integers(0, 7))
 def test_what_is_printed_is_read_back(domain, bus, device, function):
     address = PciAddress(domain, bus, device, function)
