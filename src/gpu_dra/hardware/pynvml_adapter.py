@@ -29,7 +29,7 @@ from gpu_dra.hardware.nvml import (
     MigDeviceInfo,
     MigModeChange,
 )
-from gpu_dra.hardware.nvml_errors import LibraryNotFound, NvmlError, error_for
+from gpu_dra.hardware.nvml_errors import LibraryNotFound, NvmlError, VersionMismatch, error_for
 from gpu_dra.model.gpu import MigMode
 from gpu_dra.model.mig import MigProfile, Placement
 from gpu_dra.model.pci import PciAddress
@@ -61,6 +61,9 @@ class PynvmlAdapter:
         try:
             with _asking("nvmlInitWithFlags"):
                 pynvml.nvmlInitWithFlags(pynvml.NVML_INIT_FLAG_NO_GPUS)
+        except VersionMismatch as error:
+            _unload()
+            raise VersionMismatch(error.function, error.code, f"{error.text}; the library is {path}") from error
         except NvmlError:
             _unload()
             raise

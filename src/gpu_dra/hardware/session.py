@@ -102,7 +102,9 @@ class NvmlSession:
         if isinstance(error, LibraryNotFound | DriverNotLoaded) and not sysfs.nvidia_gpus(self._host):
             return Inventory(state=DriverState.NO_GPU, reason=_NO_GPU)
         state = next((state for kind, state in _STATES if isinstance(error, kind)), DriverState.UNRESPONSIVE)
-        return Inventory(state=state, reason=str(error), driver_version=procfs.driver_version(self._host))
+        version = procfs.driver_version(self._host)
+        reason = f"{error}; the kernel module is {version or 'unknown'}" if isinstance(error, VersionMismatch) else str(error)
+        return Inventory(state=state, reason=reason, driver_version=version)
 
 
 _NO_GPU = "no NVIDIA GPU is on this node's PCI bus; the plugin is not needed here"
