@@ -145,8 +145,9 @@ class FakeApiServer:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         async with contextlib.aclosing(_as_lines(events)) as lines:
-            async for line in lines:
-                await response.write(line)
+            with contextlib.suppress(ConnectionResetError):  # the client has gone
+                async for line in lines:
+                    await response.write(line)
         return response
 
     async def _create(self, request: web.Request) -> web.Response:
