@@ -134,6 +134,11 @@ class World:
         await process.wait()
         await self.kubelet.close()
 
+    async def ended(self, *, within: float = 30.0) -> int:
+        """Exit status of the newest process, once it has ended."""
+        async with asyncio.timeout(within):
+            return await self.processes[-1].wait()
+
     @property
     def log(self) -> Path:
         return self.host.directory / "log"

@@ -216,23 +216,6 @@ async def test_a_checkpoint_of_nvidias_driver_is_left_alone(world):
     assert "checkpoint of NVIDIA's driver" in world.log.read_text()
 
 
-async def test_the_api_server_away_stops_new_claims_only(world, plugin):
-    held, late = await world.claims.create("gpu-0"), await world.claims.create("gpu-1")
-    await prepared(plugin, held)
-    before = await world.slices()
-    await world.server.stop()
-    assert "connect" in await refused(plugin, late)
-    assert await prepared(plugin, held) == ["gpu-0"]
-    await unprepared(plugin, held)
-    await world.server.start()
-    await world.until("the claim prepared", lambda: succeeds(plugin, late))
-    assert [piece["metadata"]["uid"] for piece in await world.slices()] == [piece["metadata"]["uid"] for piece in before]
-
-
-async def succeeds(plugin, ref):
-    return not (await prepare(plugin, ref))[ref.uid].error
-
-
 async def test_an_exchanged_driver_is_what_the_next_claim_gets(world, plugin):
     """New library files and another version, while the plugin runs."""
     first = await world.claims.create("gpu-0")
