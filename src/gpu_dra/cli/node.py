@@ -116,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
         simulate=options.simulate,
     )
     logs.configure(log_format=options.log_format, level=options.log_level)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong comes as an exception, and is told once
     with _without_system_ca_bundle():
         from gpu_dra.node.app import serve  # noqa: PLC0415 - pulls in grpc and aiohttp
     serve(settings, driver=DRIVER_NAME)

@@ -1,8 +1,9 @@
 """Put the node's rooms together, start them in order, stop them in order.
 
-Start: settings are checked, NVML is asked in its own thread, the DRA socket opens, then the registration socket; slices flow as soon as
-the first scan is there. Stop (SIGTERM): readiness goes first, then the registration socket, then calls in flight finish; slices stay,
-since a successor takes over. Only a failed start ends the process: what breaks later is reported and started again.
+Start: settings are checked, probes are answered, NVML is asked in its own thread, the DRA socket opens, then the registration socket;
+slices flow as soon as the first scan is there. Stop (SIGTERM): readiness goes first, then the registration socket, then calls in flight
+finish, probes last; slices stay, since a successor takes over. Only a failed start ends the process: what breaks later is reported and
+started again.
 """
 
 from __future__ import annotations
@@ -102,11 +103,6 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     )
     stack.callback(claims.manager.close)
 
-    async def publish() -> None:
-        await _publish_changes(discovery, publisher, api, metrics, settings.node_name)
-
-    background = {"discovery": discovery.run, "publish": publish, "slices": publisher.run, "reconcile": claims.reconciler.run}
-    await stack.enter_async_context(_running(background, clock))
     registration = RegistrationService(
         driver=driver,
         endpoint=sockets.dra,
@@ -114,18 +110,29 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         on_registered=publisher.resync,
     )
     probes = Probes(sockets, inventories=discovery, registration=registration.state, unpublished=lambda: slices.unpublished)
+    await _serve_probes(settings, stack, probes, metrics)
+
+    async def publish() -> None:
+        await _publish_changes(discovery, publisher, api, metrics, settings.node_name)
+
+    background = {"discovery": discovery.run, "publish": publish, "slices": publisher.run, "reconcile": claims.reconciler.run}
+    await stack.enter_async_context(_running(background, clock))
     services = [
         *DraService(claims.manager, metrics).handlers(),
         *HealthService(discovery, pool=settings.node_name, clock=clock).handlers(),
     ]
     await stack.enter_async_context(serving(sockets.dra, services, grace=GRACE_SECONDS))
     await stack.enter_async_context(serving(sockets.registration, registration.handlers(), grace=0))
+    return probes
+
+
+async def _serve_probes(settings: NodeSettings, stack: contextlib.AsyncExitStack, probes: Probes, metrics: NodeMetrics) -> None:
+    """Open the ports that are wanted; before the kubelet hears of us, so that a port that is taken ends the start and nothing else."""
+    if settings.http_endpoint:
+        await stack.enter_async_context(serving_http(probes, metrics, endpoint=settings.http_endpoint))
     if settings.healthcheck_port >= 0:
         port = await stack.enter_async_context(serving_grpc_health(probes, port=settings.healthcheck_port))
         log.info("serving grpc.health.v1", extra={"port": port})
-    if settings.http_endpoint:
-        await stack.enter_async_context(serving_http(probes, metrics, endpoint=settings.http_endpoint))
-    return probes
 
 
 async def _publish_changes(

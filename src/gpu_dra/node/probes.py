@@ -100,7 +100,9 @@ async def serving_grpc_health(probes: Probes, *, port: int) -> AsyncIterator[int
     try:
         bound = server.add_insecure_port(f"[::]:{port}")
     except RuntimeError as error:
-        raise Broken(f"cannot listen on port {port} for health checks: {error}; set --healthcheck-port") from error
+        raise Broken(
+            f"cannot listen on port {port} for health checks; is it taken? set --healthcheck-port to a free one"
+        ) from error
     await server.start()
     try:
         yield bound

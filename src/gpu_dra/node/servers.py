@@ -30,7 +30,7 @@ async def serving(path: Path, handlers: Iterable[grpc.GenericRpcHandler], *, gra
     try:
         server.add_insecure_port(f"unix:{path}")
     except RuntimeError as error:
-        raise Broken(f"cannot listen on {path}: {error}; is its directory there, and may this user write to it?") from error
+        raise Broken(f"cannot listen on {path}; is its directory there, and may this user write to it?") from error
     finally:
         os.umask(umask)
     await server.start()
