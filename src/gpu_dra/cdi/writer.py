@@ -116,5 +116,6 @@ class SpecDirectory:
             raise self._not_ready("delete from", error) from error
 
     def _not_ready(self, action: str, error: OSError) -> NotReady:
-        way_out = _WAYS_OUT.get(error.errno or 0, f"{error.strerror}; check the directory given with --cdi-root")
+        otherwise = f"{error.strerror}: {error.filename2 or error.filename}; check the directory given with --cdi-root"
+        way_out = _WAYS_OUT.get(error.errno or 0, otherwise)
         return NotReady(f"cannot {action} CDI directory {self._directory}: {way_out}")
