@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -11,7 +12,7 @@ import pytest
 from gpu_dra.kube.api import RESOURCE_CLAIMS
 from gpu_dra.model.claim import ClaimRef
 from tests.component.plugin import NODE, prepared, refused, unprepared
-from tests.support.fake_kubelet import prepare
+from tests.support.fake_kubelet import prepare, unprepare
 
 
 async def test_a_prepared_claim_has_a_cdi_file_with_its_device_and_no_other(world, plugin):
@@ -104,6 +105,59 @@ async def test_a_cdi_file_that_was_lost_is_written_again_before_the_answer(world
     assert world.host.spec(ref).read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b'{"cdiVersion": "0.5', b'{"cdiVersion": "0.5.0", "kind": "else.com/gpu", "devices": []}']
+)
+async def test_a_cdi_file_that_was_damaged_is_put_right_before_the_answer(world, plugin, content):
+    ref = await world.claims.create("gpu-3")
+    await prepared(plugin, ref)
+    good = world.host.spec(ref).read_bytes()
+    world.host.spec(ref).write_bytes(content)
+    await prepared(plugin, ref)
+    assert world.host.spec(ref).read_bytes() == good
+
+
+async def test_a_cdi_directory_that_went_away_is_told_until_it_is_back(world, plugin):
+    ref = await world.claims.create("gpu-3")
+    await prepared(plugin, ref)
+    shutil.rmtree(world.host.cdi)
+    assert str(world.host.cdi) in await refused(plugin, ref)
+    world.host.cdi.mkdir()
+    await prepared(plugin, ref)
+    assert world.host.spec(ref).exists()
+
+
+async def test_a_cdi_file_that_cannot_be_written_fails_the_claim_and_is_named(world, plugin):
+    ref = await world.claims.create("gpu-3")
+    world.host.spec(ref).mkdir()
+    assert str(world.host.spec(ref)) in await refused(plugin, ref)
+    world.host.spec(ref).rmdir()
+    assert await prepared(plugin, ref) == ["gpu-3"]
+
+
+async def test_claims_on_every_gpu_at_once_all_get_theirs(world, plugin):
+    refs = [await world.claims.create(f"gpu-{minor}") for minor in range(8)]
+    found = await asyncio.gather(*(prepared(plugin, ref) for ref in refs))
+    assert found == [[f"gpu-{minor}"] for minor in range(8)]
+    await asyncio.gather(*(unprepared(plugin, ref) for ref in refs))
+    assert world.host.is_empty()
+
+
+async def test_of_many_claims_on_one_gpu_at_once_one_wins(world, plugin):
+    refs = [await world.claims.create("gpu-0") for _ in range(8)]
+    answers = await asyncio.gather(*(prepare(plugin, ref) for ref in refs))
+    errors = [answer[ref.uid].error for answer, ref in zip(answers, refs, strict=True)]
+    assert errors.count("") == 1
+
+
+async def test_a_kubelet_of_the_older_api_is_served_too(world, plugin):
+    ref = await world.claims.create("gpu-3")
+    answer = (await prepare(plugin, ref, version="v1beta1"))[ref.uid]
+    assert [device.device_name for device in answer.devices] == ["gpu-3"]
+    assert not (await unprepare(plugin, ref, version="v1beta1"))[ref.uid].error
+    assert world.host.is_empty()
+
+
 async def test_a_missing_device_node_is_made_with_the_right_numbers(world, plugin):
     node = world.host.tree.dev / "nvidia3"
     numbers = node.stat().st_rdev
@@ -131,6 +185,20 @@ async def test_a_mig_device_comes_with_its_capability_nodes(world):
     nodes = [node["path"] for node in device["containerEdits"]["deviceNodes"]]
     assert nodes[0] == "/dev/nvidia2"
     assert len([path for path in nodes if path.startswith("/dev/nvidia-caps/nvidia-cap")]) == 2
+
+
+async def test_a_partition_that_is_gone_is_refused_and_its_old_claim_can_be_unprepared(world):
+    world.host.mock.mig_mode(2, enabled=True)
+    world.host.mock.partition(2, 19, start=0)
+    plugin = await world.registered()
+    await world.until("the partition", world.devices)
+    held, late = await world.claims.create("gpu-2-mig-1g10gb-19-0"), await world.claims.create("gpu-2-mig-1g10gb-19-0")
+    await prepared(plugin, held)
+    (instance,) = world.host.mock.show()["gpus"][2]["gpu_instances"]
+    world.host.mock.unpartition(2, instance["id"])
+    assert "gpu-2-mig-1g10gb-19-0" in await refused(plugin, late)
+    await unprepared(plugin, held)
+    assert world.host.is_empty()
 
 
 async def test_a_sharing_setting_that_is_not_there_yet_is_refused_and_not_ignored(world, plugin):
@@ -173,6 +241,17 @@ async def test_a_damaged_record_costs_nothing_in_the_end(world, plugin, damage):
     assert world.host.is_empty()
 
 
+async def test_a_state_directory_that_was_wiped_frees_no_device(world, plugin):
+    """Pods go on running when the plugin's directory is cleared; the CDI files tell what they hold."""
+    ref = await world.claims.create("gpu-3")
+    await prepared(plugin, ref)
+    await world.kill()
+    shutil.rmtree(world.host.data)
+    plugin = await world.registered()
+    assert await refused(plugin, await world.claims.create("gpu-3"))
+    assert await prepared(plugin, ref) == ["gpu-3"]
+
+
 async def names_the_holder(plugin, rival, holder):
     return holder.name in (await prepare(plugin, rival))[rival.uid].error
 
@@ -206,13 +285,14 @@ async def test_after_a_reboot_the_next_prepare_restores_everything(world, plugin
     assert (world.host.tree.dev / "nvidia3").is_char_device()
 
 
-async def test_a_checkpoint_of_nvidias_driver_is_left_alone(world):
+@pytest.mark.parametrize("content", ['{"checksum": 1, "v2": {"preparedClaims": {"a": {}}}}', '{"checks', "[]"])
+async def test_a_checkpoint_of_nvidias_driver_is_left_alone(world, content):
     world.host.data.mkdir(parents=True)
     checkpoint = world.host.data / "checkpoint.json"
-    checkpoint.write_text('{"checksum": 1, "v2": {"preparedClaims": {"a": {}}}}')
-    await world.registered()
-    await world.until("the first slices", world.devices)
-    assert checkpoint.read_text().startswith('{"checksum"')
+    checkpoint.write_text(content)
+    plugin = await world.registered()
+    assert await prepared(plugin, await world.claims.create("gpu-0")) == ["gpu-0"]
+    assert checkpoint.read_text() == content
     assert "checkpoint of NVIDIA's driver" in world.log.read_text()
 
 

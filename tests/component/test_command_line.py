@@ -45,9 +45,10 @@ def run(flags, *more, environment=None):
 def fails_with_one_line(done, words, *, code=1):
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("gpu-dra node:")]
-    assert len(lines) == 1, done.stderr
-    assert words in lines[0]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gpu-dra node: ")
+    assert words in line
+    assert not done.stdout
 
 
 def test_no_node_name(good):
@@ -68,6 +69,17 @@ def test_a_kubeconfig_that_is_garbage(good, tmp_path):
     path = tmp_path / "garbage"
     path.write_text("}{")
     fails_with_one_line(run({**good, "--kubeconfig": str(path)}), str(path))
+
+
+def test_a_kubeconfig_that_cannot_be_read(good, tmp_path):
+    fails_with_one_line(run({**good, "--kubeconfig": str(tmp_path)}), str(tmp_path))
+
+
+def test_a_pod_without_a_service_account_token(good):
+    """The variables of a pod are there, the token is not mounted."""
+    del good["--kubeconfig"]
+    done = run(good, environment={"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"})
+    fails_with_one_line(done, "/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def test_an_unknown_machine_to_simulate(good):
@@ -95,6 +107,28 @@ def test_a_port_that_is_taken(good):
         taken.listen()
         endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
         fails_with_one_line(run({**good, "--http-endpoint": endpoint}), endpoint)
+
+
+def test_a_health_check_port_that_is_taken(good):
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        fails_with_one_line(run({**good, "--healthcheck-port": port}), "--healthcheck-port")
+
+
+def test_a_stranger_in_the_place_of_a_socket(good):
+    stranger = Path(good["--kubelet-registrar-directory-path"]) / "gpu.nvidia.com-reg.sock"
+    stranger.parent.mkdir()
+    stranger.write_text("mine")
+    fails_with_one_line(run(good), str(stranger))
+    assert stranger.read_text() == "mine"
+
+
+def test_no_command():
+    done = subprocess.run([sys.executable, "-m", "gpu_dra"], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2
+    assert "COMMAND" in done.stderr
 
 
 def test_an_unknown_flag(good):
