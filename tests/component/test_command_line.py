@@ -156,6 +156,11 @@ def test_a_bad_value_names_its_flag(good, flag, value):
     assert flag in done.stderr
 
 
+@pytest.mark.parametrize(("flag", "value"), [("--node-name", "../etc"), ("--node-name", "Node_A"), ("--pod-uid", "a/b")])
+def test_a_name_that_kubernetes_would_not_give_is_refused(good, flag, value):
+    fails_with_one_line(run({**good, flag: value}), flag)
+
+
 def test_a_bad_value_in_the_environment_names_the_variable(good):
     done = run(good, environment={"LOG_LEVEL": "loud"})
     assert done.returncode == 2

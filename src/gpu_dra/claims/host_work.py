@@ -58,6 +58,14 @@ class Survey:
     """Claims without a usable record, by UID: a CDI file, a damaged journal file, or both."""
 
 
+class Unexplained(NotReady):
+    """Claims are held here of which neither record nor CDI file can tell the devices; the API may."""
+
+    def __init__(self, uids: frozenset[str]) -> None:
+        super().__init__(f"record and CDI file of the claims with UID {', '.join(sorted(uids))} are lost or damaged")
+        self.uids = uids
+
+
 class HostWork:
     """Journal, CDI files and side effects of one node."""
 
@@ -96,14 +104,26 @@ class HostWork:
         )
 
     def prepare(
-        self, claim: AllocatedClaim, inventory: Inventory, unfinished: PreparedClaim | None, report: Report
+        self,
+        claim: AllocatedClaim,
+        inventory: Inventory,
+        unfinished: PreparedClaim | None,
+        explained: Mapping[str, PreparedClaim],
+        report: Report,
     ) -> PreparedClaim:
-        """Prepare a claim that is new here, or whose earlier attempt did not finish. Raises GpuDraError and leaves nothing behind."""
+        """Prepare a claim that is new here, or whose earlier attempt did not finish. Raises GpuDraError and leaves nothing behind.
+
+        Raises Unexplained when a claim may hold any device; `explained` has by UID what the API said of such claims.
+        """
         if unfinished is not None:
             self.undo(unfinished.ref.uid, unfinished, report)
         with report.timed(Step.PLAN):
             survey = self.survey(inventory)
-            plan = plan_prepare(claim, inventory, [*survey.scan.entries.values(), *survey.unexplained.values()])
+            unknown = {uid for uid, entry in survey.unexplained.items() if not entry.devices} - explained.keys() - {claim.ref.uid}
+            if unknown:
+                raise Unexplained(frozenset(unknown))
+            holders = [*survey.scan.entries.values(), *survey.unexplained.values(), *explained.values()]
+            plan = plan_prepare(claim, inventory, holders)
             effects = self._effects.plan(plan)
         intent = self._entry(plan, Phase.INTENT, effects)
         try:

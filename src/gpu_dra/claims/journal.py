@@ -74,7 +74,7 @@ class Journal:
         entries: dict[str, PreparedClaim] = {}
         damaged: dict[str, DamagedEntry] = {}
         strangers: list[str] = []
-        with self._translated(), os.scandir(self._directory) as listing:
+        with self._translated(), self._listing() as listing:
             for file in listing:
                 if file.name not in self._cache and not _is_entry(file.name):
                     if not temporary_for(file.name):
@@ -125,9 +125,17 @@ class Journal:
         with self._translated():
             (self._directory / name).unlink(missing_ok=True)
 
+    def _listing(self) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        try:
+            return os.scandir(self._directory)
+        except FileNotFoundError:  # somebody removed it under us; the CDI files still tell what is held
+            self.create_directories()
+            return os.scandir(self._directory)
+
     def _move_aside(self, name: str, damage: Damage) -> Path:
         target = self._set_aside / f"{name}.{damage}.{time.time_ns()}"
         with self._translated():
+            self._set_aside.mkdir(mode=0o700, exist_ok=True)
             (self._directory / name).rename(target)
             sync_directory(self._set_aside)
             sync_directory(self._directory)

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_dra.cdi.naming import check_uid
+from gpu_dra.claims.host_work import Unexplained
 from gpu_dra.claims.plan import plan_repair
 from gpu_dra.claims.read import read_claim
+from gpu_dra.claims.recover import recover_allocation, recover_claim
 from gpu_dra.claims.report import Operation, Report, Step
-from gpu_dra.core.errors import NotReady
+from gpu_dra.claims.standing import reference
+from gpu_dra.core.errors import GpuDraError, NotReady, Refused
 from gpu_dra.kube.api import RESOURCE_CLAIMS
 from gpu_dra.kube.errors import NotFound
 from gpu_dra.model.prepared import Phase
@@ -130,7 +133,26 @@ class ClaimManager:
         devices = {result.device for result in claim.results}
         inventory = await self._inventory_with(devices, report)
         async with self._devices(devices.union(unfinished.device_names if unfinished else ()), report):
-            return await self._threads.run(self._work.prepare, claim, inventory, unfinished, report)
+            try:
+                return await self._threads.run(self._work.prepare, claim, inventory, unfinished, {}, report)
+            except Unexplained as error:
+                explained = await self._explain(error, inventory)
+                return await self._threads.run(self._work.prepare, claim, inventory, unfinished, explained, report)
+
+    async def _explain(self, unknown: Unexplained, inventory: Inventory) -> dict[str, PreparedClaim]:
+        """What claims hold of which nothing on the node tells it. One the API no longer has holds nothing: nobody may use it."""
+        try:
+            listed = await self._api.list(RESOURCE_CLAIMS)
+        except GpuDraError as error:
+            raise NotReady(f"{unknown}, and the API cannot tell what they hold: {error}") from error
+        explained = {uid: recover_claim(uid, None, inventory) for uid in unknown.uids}
+        for found in listed.items:
+            ref = reference(found)
+            if ref.uid in explained:
+                with contextlib.suppress(NotReady, Refused):  # no longer allocated here
+                    claim = read_claim(found, ref, driver=self._settings.driver, pool=self._settings.pool)
+                    explained[ref.uid] = recover_allocation(claim, inventory)
+        return explained
 
     async def _read(self, ref: ClaimRef, report: Report) -> AllocatedClaim:
         with report.timed(Step.GET_CLAIM):

@@ -51,6 +51,7 @@ class Reconciler:
         users: DeviceUsers,
         observer: ClaimsObserver,
         clock: Clock,
+        boot_id: str,
     ) -> None:
         self._settings = settings
         self._manager = manager
@@ -62,6 +63,7 @@ class Reconciler:
         self._users = users
         self._observer = observer
         self._clock = clock
+        self._boot_id = boot_id
         self._gone_since: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -137,7 +139,8 @@ class Reconciler:
 
     async def _take_back(self, entry: PreparedClaim, standing: Standing) -> None:
         since = self._gone_since.setdefault(entry.ref.uid, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._settings.grace:
+        may_run = entry.boot_id in ("", self._boot_id)  # no container has lived through a reboot
+        if may_run and self._clock.monotonic() - since < self._settings.grace:
             return
         user = await self._threads.run(self._users.in_use, entry)
         if user is not None:

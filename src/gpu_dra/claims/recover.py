@@ -1,6 +1,6 @@
-"""What a CDI file alone tells of a claim whose record is lost or damaged: which devices it holds.
+"""Which devices a claim holds whose record is lost or damaged: as its CDI file tells or, where that is lost too, its allocation.
 
-Enough to refuse them to other claims, not enough to answer the kubelet: request names are known to the API only. Pure.
+Enough to refuse them to other claims; the kubelet is answered only after a prepare. Pure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from gpu_dra.model.prepared import Phase, PreparedClaim, PreparedDevice
 
 if TYPE_CHECKING:
     from gpu_dra.cdi.spec import Spec
+    from gpu_dra.model.claim import AllocatedClaim
     from gpu_dra.model.inventory import Inventory
 
 UNKNOWN = "unknown"
@@ -29,6 +30,12 @@ def recover_claim(uid: str, spec: Spec | None, inventory: Inventory) -> Prepared
         boot_id="",
         node_paths=tuple(dict.fromkeys(nodes)),
     )
+
+
+def recover_allocation(claim: AllocatedClaim, inventory: Inventory) -> PreparedClaim:
+    """The claim as a holder of what the scheduler gave it; administrators' access holds nothing."""
+    names = dict.fromkeys(result.device for result in claim.results if not result.admin_access)
+    return PreparedClaim(ref=claim.ref, phase=Phase.INTENT, devices=tuple(_device(name, inventory) for name in names), boot_id="")
 
 
 def _device(name: str, inventory: Inventory) -> PreparedDevice:

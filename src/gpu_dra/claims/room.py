@@ -76,6 +76,7 @@ def open_claims(
         users=users or ContainerUsers(host, boot_id=boot_id),
         observer=observer,
         clock=clock or SystemClock(),
+        boot_id=boot_id,
     )
     return ClaimsRoom(manager=manager, reconciler=reconciler)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_dra.node.settings import NodeSettings
+
+
+_OBJECT_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""DNS subdomain (RFC 1123), which names of nodes are and UIDs of pods keep to."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -95,6 +100,9 @@ def run(options: argparse.Namespace) -> int:
 
     if not options.node_name:
         raise Refused("no node name; set --node-name, or NODE_NAME from the pod's spec.nodeName")
+    for flag, value in (("--node-name", options.node_name), ("--pod-uid", options.pod_uid)):
+        if value and not _OBJECT_NAME.fullmatch(value):
+            raise Refused(f"{flag}: {value!r} is no name Kubernetes gives (lower case letters, digits, '-' and '.', at most 253)")
     host_driver_root = options.nvidia_driver_root
     settings: NodeSettings = NodeSettings(
         node_name=options.node_name,

@@ -63,19 +63,30 @@ class LockDirectory:
 
     def try_hold(self, name: str) -> int | None:
         """Take the lock for as long as the returned descriptor stays open; None when another process has it."""
-        descriptor = self._open(name)
-        if _try_flock(descriptor) and not _is_removed(descriptor):
-            return descriptor
-        os.close(descriptor)
-        return None
+        while True:
+            descriptor = self._open(name)
+            if not _try_flock(descriptor):
+                os.close(descriptor)
+                return None
+            if not _is_removed(descriptor):
+                return descriptor
+            os.close(descriptor)
 
     def sweep(self, prefix: str) -> None:
         """Remove the files of temporary locks that killed processes left; `prefix` starts their names."""
-        for path in self._directory.glob(f"{prefix}*.lock"):
-            descriptor = self.try_hold(path.stem)
+        for name in self.names(prefix):
+            descriptor = self.try_hold(name)
             if descriptor is not None:
-                self._unlink(path.stem)
+                self._unlink(name)
                 os.close(descriptor)
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Every lock that has a file now, held or not."""
+        return sorted(path.stem for path in self._directory.glob(f"{prefix}*.lock") if path.is_file())
+
+    def remove(self, name: str) -> None:
+        """Delete a lock's file. The caller holds the lock."""
+        self._unlink(name)
 
     async def _flock(self, name: str) -> int:
         descriptor = self._open(name)
@@ -94,7 +105,11 @@ class LockDirectory:
 
     def _open(self, name: str) -> int:
         try:
-            return os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                return os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:  # somebody removed the directory under us
+                self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+                return os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise Broken(
                 f"cannot open lock {self._path(name)}: {error.strerror}; the plugin's directory must be writable"

@@ -61,13 +61,14 @@ def device_minor(host: HostPaths, pci: PciAddress) -> int | None:
 
 def device_file_policy(host: HostPaths) -> DeviceFilePolicy:
     """The driver's wish for its device nodes; its defaults when the driver is not loaded or does not say."""
-    fields = _fields(_text(host.proc / "driver/nvidia/params") or "")
+    path = host.proc / "driver/nvidia/params"
+    fields = _fields(_text(path) or "")
     default = DRIVER_DEFAULT_POLICY
     return DeviceFilePolicy(
-        modify=bool(int(fields.get("ModifyDeviceFiles", default.modify))),
-        uid=int(fields.get("DeviceFileUID", default.uid)),
-        gid=int(fields.get("DeviceFileGID", default.gid)),
-        mode=int(fields.get("DeviceFileMode", default.mode)),  # printed in decimal: 438 is 0666
+        modify=bool(_number(fields.get("ModifyDeviceFiles", str(int(default.modify))), path)),
+        uid=_number(fields.get("DeviceFileUID", str(default.uid)), path),
+        gid=_number(fields.get("DeviceFileGID", str(default.gid)), path),
+        mode=_number(fields.get("DeviceFileMode", str(default.mode)), path),  # printed in decimal: 438 is 0666
     )
 
 
@@ -78,35 +79,48 @@ def character_majors(host: HostPaths) -> Mapping[str, int]:
     """
     path = host.proc / "devices"
     try:
-        section = _CHARACTER_DEVICES.search(path.read_text())
+        section = _CHARACTER_DEVICES.search(path.read_text(errors="replace"))
     except OSError as error:
         raise Broken(f"{path} cannot be read: {error.strerror}; mount the host's /proc or name it with --proc-root") from error
     majors: dict[str, int] = {}
     for line in section[1].splitlines() if section else ():
         number, _, name = line.strip().partition(" ")
-        majors.setdefault(name.strip(), int(number))
+        majors.setdefault(name.strip(), _number(number, path))
     return majors
 
 
 def mig_capability(host: HostPaths, *, gpu_minor: int, gpu_instance_id: int, compute_instance_id: int | None) -> Capability | None:
     """The capability that opens a GPU instance or, with `compute_instance_id`, a compute instance of it; None when there is none.
 
-    The `access` file of an instance tells minor and mode; a driver that shows none still has its table of minors.
+    The `access` file of an instance tells minor and mode. A driver that shows no such tree for the GPU still has its table of minors; the
+    table is the same for instances that exist and for those that do not, so it counts only then.
     """
     instance = f"gi{gpu_instance_id}" if compute_instance_id is None else f"gi{gpu_instance_id}/ci{compute_instance_id}"
-    access = _fields(_text(host.proc / f"driver/nvidia/capabilities/gpu{gpu_minor}/mig/{instance}/access") or "")
+    tree = host.proc / f"driver/nvidia/capabilities/gpu{gpu_minor}/mig"
+    path = tree / instance / "access"
+    access = _fields(_text(path) or "")
     if access:
-        return Capability(minor=int(access["DeviceFileMinor"]), mode=int(access["DeviceFileMode"]))  # decimal: 292 is 0444
-    for line in (_text(host.proc / "driver/nvidia-caps/mig-minors") or "").splitlines():
+        mode = _number(access.get("DeviceFileMode", ""), path)  # decimal: 292 is 0444
+        return Capability(minor=_number(access.get("DeviceFileMinor", ""), path), mode=mode)
+    if tree.is_dir():
+        return None
+    table = host.proc / "driver/nvidia-caps/mig-minors"
+    for line in (_text(table) or "").splitlines():
         name, _, minor = line.rpartition(" ")
         if name == f"gpu{gpu_minor}/{instance}/access":
-            return Capability(minor=int(minor), mode=0o444)
+            return Capability(minor=_number(minor, table), mode=0o444)
     return None
+
+
+def _number(text: str, path: Path) -> int:
+    if not text.isdecimal():
+        raise Broken(f"{path}: expected a number, found {text!r}; is this the proc file system of a machine with this driver?")
+    return int(text)
 
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -32,7 +32,7 @@ from gpu_dra.node.observers import ClaimMetrics, SliceMetrics
 from gpu_dra.node.probes import Probes, serving_grpc_health, serving_http
 from gpu_dra.node.registration import RegistrationService
 from gpu_dra.node.servers import serving
-from gpu_dra.node.sockets import claim_name, plan_sockets
+from gpu_dra.node.sockets import claim_name, plan_sockets, sweep_names
 from gpu_dra.slices.build import build_slices
 from gpu_dra.slices.publisher import SlicePublisher
 
@@ -82,6 +82,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     )
     for path in (sockets.dra, sockets.registration):
         stack.callback(os.close, claim_name(path, locks))
+    sweep_names((sockets.dra.parent, sockets.registration.parent), locks)
     api = HttpKubeApi(server_for_daemon(settings.kubeconfig, os.environ), clock=clock)
     stack.push_async_callback(api.close)
     metrics = NodeMetrics(driver=driver, node=settings.node_name)
@@ -109,7 +110,13 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         versions=(*dra_service.SUPPORTED_VERSIONS, *health_stream.SUPPORTED_VERSIONS),
         on_registered=publisher.resync,
     )
-    probes = Probes(sockets, inventories=discovery, registration=registration.state, unpublished=lambda: slices.unpublished)
+    probes = Probes(
+        sockets,
+        directories=(directories.cdi, directories.data),
+        inventories=discovery,
+        registration=registration.state,
+        unpublished=lambda: slices.unpublished,
+    )
     await _serve_probes(settings, stack, probes, metrics)
 
     async def publish() -> None:
@@ -117,11 +124,10 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
 
     background = {"discovery": discovery.run, "publish": publish, "slices": publisher.run, "reconcile": claims.reconciler.run}
     await stack.enter_async_context(_running(background, clock))
-    services = [
-        *DraService(claims.manager, metrics).handlers(),
-        *HealthService(discovery, pool=settings.node_name, clock=clock).handlers(),
-    ]
+    health = HealthService(discovery, pool=settings.node_name, clock=clock)
+    services = [*DraService(claims.manager, metrics).handlers(), *health.handlers()]
     await stack.enter_async_context(serving(sockets.dra, services, grace=GRACE_SECONDS))
+    stack.callback(health.end)
     await stack.enter_async_context(serving(sockets.registration, registration.handlers(), grace=0))
     return probes
 

@@ -56,6 +56,11 @@ class HealthService:
         self._pool = pool
         self._clock = clock
         self._report = HealthReport()
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """Let every stream end by itself, so that a stopping server does not wait for clients that keep theirs open."""
+        self._ended.set()
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """What to add to the server."""
@@ -71,15 +76,17 @@ class HealthService:
         async def watch(_request: object, _context: object) -> AsyncIterator[Any]:
             changes = self._inventories.changes()
             newest: asyncio.Task[Inventory] = asyncio.ensure_future(anext(changes))
+            ended = asyncio.ensure_future(self._ended.wait())
             try:
-                while True:
+                while not self._ended.is_set():
                     heartbeat = asyncio.ensure_future(self._clock.sleep(HEARTBEAT_SECONDS))
-                    await asyncio.wait({newest, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({newest, heartbeat, ended}, return_when=asyncio.FIRST_COMPLETED)
                     heartbeat.cancel()
                     if newest.done():
                         newest = asyncio.ensure_future(anext(changes))
                     yield self._message(messages)
             finally:
+                ended.cancel()
                 newest.cancel()
                 with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
                     await newest

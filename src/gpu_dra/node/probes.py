@@ -1,6 +1,7 @@
 """Whether this process lives and whether it is ready, answered by trying and not by remembering.
 
-Alive: both own sockets answer within a second, as the kubelet would find them. Ready: also registered, the driver can be asked, and the
+Alive: both own sockets answer within a second, as the kubelet would find them, and the directories of our files are there; a restart mends
+either. Ready: also registered, the driver can be asked, and the
 slices are as they should be. Not being ready always comes with sentences that say what is missing.
 """
 
@@ -19,7 +20,8 @@ from gpu_dra.node import handlers
 from gpu_dra.node.generated.kubelet import dra_v1_pb2, registration_v1_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
 
     from google.protobuf.message import Message
 
@@ -38,11 +40,13 @@ class Probes:
         self,
         sockets: SocketPaths,
         *,
+        directories: Iterable[Path],
         inventories: Inventories,
         registration: RegistrationState,
         unpublished: Callable[[], str | None],
     ) -> None:
         self._sockets = sockets
+        self._directories = tuple(directories)
         self._inventories = inventories
         self._registration = registration
         self._unpublished = unpublished
@@ -58,7 +62,7 @@ class Probes:
                 dra_v1_pb2.NodePrepareResourcesRequest(),
             ),
         )
-        troubles = []
+        troubles = [f"directory {path} is gone; a restart makes it" for path in self._directories if not path.is_dir()]
         for path, method, request in calls:
             async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
                 try:

@@ -13,9 +13,13 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpu_dra.core.errors import Conflict, Refused
 from gpu_dra.core.locks import LockDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MOST_PATH_BYTES = 107
 """Linux `sockaddr_un.sun_path` is 108 bytes with its terminating zero."""
@@ -74,6 +78,21 @@ def claim_name(path: Path, locks: LockDirectory) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def sweep_names(directories: Iterable[Path], locks: LockDirectory) -> None:
+    """Remove the sockets, and their locks, of processes that were killed under another pod UID; a held lock means a living owner."""
+    for name in locks.names():
+        if not name.endswith(".sock"):
+            continue
+        descriptor = locks.try_hold(name)
+        if descriptor is None:
+            continue
+        for path in (directory / name for directory in directories):
+            if path.is_socket():
+                path.unlink(missing_ok=True)
+        locks.remove(name)
+        os.close(descriptor)
 
 
 def _digest(text: str, length: int) -> str:

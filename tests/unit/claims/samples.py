@@ -110,6 +110,7 @@ class StandInApi:
     def __init__(self) -> None:
         self.claims: dict[str, Object] = {}
         self.outage: Exception | None = None
+        self.list_outage: Exception | None = None
         self.reads = 0
         self.lists = 0
 
@@ -126,8 +127,8 @@ class StandInApi:
 
     async def list(self, _resource: object) -> ObjectList:
         self.lists += 1
-        if self.outage:
-            raise self.outage
+        if outage := self.outage or self.list_outage:
+            raise outage
         return ObjectList(items=tuple(self.claims.values()), resource_version="1")
 
 

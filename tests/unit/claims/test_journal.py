@@ -102,6 +102,7 @@ def test_strangers_and_leftovers_are_told_from_claims(journal, claims):
     assert journal.leftovers() == {f".{uid(1)}.json.0badcafe.tmp": uid(1)}
 
 
-def test_a_missing_directory_is_reported_with_a_way_out(tmp_path):
+def test_a_directory_that_cannot_be_used_is_reported_with_a_way_out(tmp_path):
+    (tmp_path / "file").touch()
     with pytest.raises(Broken, match="must be writable"):
-        Journal(tmp_path / "nowhere").scan()
+        Journal(tmp_path / "file").scan()

@@ -1,5 +1,7 @@
 """What the node holds, brought in line with the API."""
 
+import shutil
+
 import pytest
 
 from gpu_dra.core.errors import Conflict, NotReady
@@ -206,3 +208,54 @@ async def test_the_number_of_held_claims_is_told_after_a_round(node):
     node.observed.last = {}
     await node.reconciler.run_once()
     assert node.observed.last == {uid(1): await node.manager.prepare(ref(1))}
+
+
+async def test_a_claim_of_an_earlier_boot_that_is_gone_frees_its_device_at_once(held):
+    """No container has lived through the reboot, so nothing is to be waited for."""
+    held.reboot()
+    held.delete(1)
+    await held.reconciler.run_once()
+    assert held.holds_nothing()
+
+
+async def test_a_claim_without_record_and_cdi_file_still_holds_what_the_api_says(held):
+    held.journal_file(1).write_bytes(b"{")
+    held.cdi_file(1).write_bytes(b"{")
+    with pytest.raises(Conflict, match="claim-1"):
+        await held.manager.prepare(held.allocate(2, "gpu-0"))
+    assert await held.manager.prepare(held.allocate(3, "gpu-1"))
+
+
+async def test_a_claim_of_which_nobody_can_tell_the_devices_keeps_others_waiting_while_the_api_is_away(held):
+    held.journal_file(1).write_bytes(b"{")
+    held.cdi_file(1).write_bytes(b"{")
+    reference = held.allocate(2, "gpu-1")
+    held.api.list_outage = Unavailable("503")
+    with pytest.raises(NotReady, match=f"{uid(1)}.*cannot tell"):
+        await held.manager.prepare(reference)
+    held.api.list_outage = None
+    assert await held.manager.prepare(reference)
+
+
+async def test_a_claim_that_nobody_knows_any_more_keeps_nobody_waiting(held):
+    held.journal_file(1).write_bytes(b"{")
+    held.cdi_file(1).unlink()
+    held.delete(1)
+    assert await held.manager.prepare(held.allocate(2, "gpu-0"))
+
+
+async def test_directories_removed_under_the_running_plugin_are_made_again(held):
+    shutil.rmtree(held.plugin / "claims")
+    shutil.rmtree(held.plugin / "locks")
+    shutil.rmtree(held.plugin / "set-aside")
+    with pytest.raises(Conflict):
+        await held.manager.prepare(held.allocate(2, "gpu-0"))
+    await held.reconciler.run_once()
+    assert (await held.manager.recorded())[uid(1)].phase is Phase.DONE
+
+
+async def test_a_directory_named_like_a_lock_does_not_stop_the_round(held):
+    (held.plugin / "locks" / "claim-x.lock").mkdir()
+    held.specs.remove(uid(1))
+    await held.reconciler.run_once()
+    assert held.specs.exists_intact(uid(1))

@@ -81,7 +81,8 @@ async def test_locks_of_the_past_take_no_memory(locks):
     assert len(locks._local) == 0
 
 
-async def test_a_directory_that_is_missing_is_reported_with_a_way_out(tmp_path):
+async def test_a_directory_that_cannot_be_used_is_reported_with_a_way_out(tmp_path):
+    (tmp_path / "file").touch()
     with pytest.raises(Broken, match="must be writable"):
-        async with LockDirectory(tmp_path / "nowhere").hold(["a"], within=1):
+        async with LockDirectory(tmp_path / "file").hold(["a"], within=1):
             pass

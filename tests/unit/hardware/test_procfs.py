@@ -77,3 +77,32 @@ def test_a_capability_without_access_file_is_looked_up_in_the_table(host, proc):
         minor=12, mode=0o444
     )
     assert procfs.mig_capability(host, gpu_minor=0, gpu_instance_id=10, compute_instance_id=None) is None
+
+
+def test_the_table_says_nothing_of_a_gpu_whose_instances_the_driver_shows(host, proc):
+    """The table lists every instance there could be; one that was destroyed is still in it."""
+    proc("driver/nvidia-caps/mig-minors", "gpu0/gi1/access 12\n")
+    proc("driver/nvidia/capabilities/gpu0/mig/gi2/access", "DeviceFileMinor: 21\nDeviceFileMode: 292\n")
+    assert procfs.mig_capability(host, gpu_minor=0, gpu_instance_id=1, compute_instance_id=None) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "call"),
+    [
+        ("driver/nvidia/params", "DeviceFileMode: rw\n", procfs.device_file_policy),
+        ("devices", "Character devices:\nxyz nvidia\n", procfs.character_majors),
+        ("driver/nvidia-caps/mig-minors", "gpu0/gi1/access x\n", None),
+        ("driver/nvidia/capabilities/gpu0/mig/gi1/access", "DeviceFileMinor: -\nDeviceFileMode: 292\n", None),
+    ],
+)
+def test_junk_where_a_number_belongs_is_told_with_its_file(host, proc, file, content, call):
+    proc(file, content)
+    with pytest.raises(Broken, match=f"{file}: expected a number"):
+        call(host) if call else procfs.mig_capability(host, gpu_minor=0, gpu_instance_id=1, compute_instance_id=None)
+
+
+def test_bytes_that_are_no_text_are_no_traceback(host, proc):
+    proc("devices", "")
+    (host.proc / "devices").write_bytes(b"Character devices:\n195 nvidia\n\xff\xfe\n")
+    with pytest.raises(Broken, match="expected a number"):
+        procfs.character_majors(host)

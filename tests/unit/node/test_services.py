@@ -122,9 +122,13 @@ async def registration(directory, registrations):
 
 
 @pytest.fixture
-async def plugin(directory, kubelet, claims, inventories, clock, registration):
+async def health(inventories, clock):
+    return HealthService(inventories, pool="node-a", clock=clock)
+
+
+@pytest.fixture
+async def plugin(directory, kubelet, claims, health, registration):
     service = DraService(claims, NodeMetrics(driver="gpu.nvidia.com", node="node-a"))
-    health = HealthService(inventories, pool="node-a", clock=clock)
     handlers = [*service.handlers(), *health.handlers()]
     async with (
         serving(directory / "dra.sock", handlers, grace=1),
@@ -227,6 +231,14 @@ async def test_the_health_stream_repeats_itself_well_within_the_kubelets_thirty_
         await asyncio.sleep(0.01)
     assert pending.result() == first
     await reports.aclose()
+
+
+async def test_a_stopping_plugin_ends_the_health_stream_itself(plugin, health):
+    """The server waits for calls in flight, and the kubelet never hangs up."""
+    reports = watch_health(plugin)
+    await anext(reports)
+    health.end()
+    assert [report async for report in reports] in ([], [{"gpu-0": (1, ""), "gpu-1": (1, "")}])
 
 
 def test_a_vanished_device_is_unhealthy_and_not_forgotten():

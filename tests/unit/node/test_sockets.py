@@ -8,7 +8,7 @@ import pytest
 
 from gpu_dra.core.errors import Conflict, Refused
 from gpu_dra.core.locks import LockDirectory
-from gpu_dra.node.sockets import MOST_PATH_BYTES, claim_name, plan_sockets
+from gpu_dra.node.sockets import MOST_PATH_BYTES, claim_name, plan_sockets, sweep_names
 
 KUBELET = Path("/var/lib/kubelet")
 POD_UID = "5f1c3d1e-8f5b-4c3a-9d2e-0a1b2c3d4e5f"
@@ -64,3 +64,16 @@ def test_a_file_in_the_way_is_refused_and_left_alone(tmp_path):
     with pytest.raises(Refused, match="not a socket"):
         claim_name(path, LockDirectory(tmp_path))
     assert path.read_text() == "precious"
+
+
+def test_what_killed_pods_left_under_other_names_is_cleared_away_and_the_living_is_not(tmp_path):
+    locks = LockDirectory(tmp_path)
+    dead, alive = tmp_path / "dra-dead.sock", tmp_path / "dra-alive.sock"
+    for path in (dead, alive):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+    os.close(locks.try_hold(dead.name))
+    held = locks.try_hold(alive.name)
+    sweep_names([tmp_path], locks)
+    assert {path.name for path in tmp_path.iterdir()} == {alive.name, f"{alive.name}.lock"}
+    os.close(held)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hack.testbed.cluster.packages import TO_RUN, ensure_packages
 from hack.testbed.elf_stub import architecture, is_static
 from hack.testbed.images import PAUSE_REFERENCE, SAMPLE_REFERENCE, build
 from hack.testbed.oci import Image, ImageEntry, ImageFile, ImageFolder, ImageLink, archive
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    ensure_packages(TO_RUN, say=print)
     return build(tmp_path_factory.mktemp("images"), say=print)
 
 
