@@ -80,16 +80,20 @@ class SpecDirectory:
         except Broken as error:
             raise Broken(f"{path}: {error}") from error
 
-    def exists_intact(self, uid: str) -> bool:
-        """True when the runtime would find the claim's devices: the file is there, is whole, and no twin stands beside it."""
+    def read_intact(self, uid: str) -> Spec | None:
+        """The claim's spec when the runtime would find its devices: the file is there, is whole, and no twin stands beside it."""
         try:
             spec = self.read(uid)
         except (Broken, NotReady):
-            return False
+            return None
         if spec is None or spec.kind != CLAIM_KIND:
-            return False
+            return None
         named_for_it = all(device.name.startswith(device_name(uid, "")) for device in spec.devices)
-        return named_for_it and not self.path(uid).with_suffix(_TWIN_SUFFIX).exists()
+        return spec if named_for_it and not self.path(uid).with_suffix(_TWIN_SUFFIX).exists() else None
+
+    def exists_intact(self, uid: str) -> bool:
+        """True when the runtime would find the claim's devices."""
+        return self.read_intact(uid) is not None
 
     def uids(self) -> frozenset[str]:
         """Claims that have a file here, damaged ones included; no file is opened. Raises NotReady."""

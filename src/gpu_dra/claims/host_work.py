@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_dra.cdi.builder import ClaimDevice
-from gpu_dra.claims.journal_format import DamagedEntry
+from gpu_dra.claims.journal_format import Damage, DamagedEntry
 from gpu_dra.claims.plan import PreparePlan, plan_prepare
 from gpu_dra.claims.recover import recover_claim
 from gpu_dra.claims.report import Report, Step
@@ -79,21 +79,28 @@ class HostWork:
 
     def look_up(self, uid: str, inventory: Inventory) -> Finding:
         """The claim's record, compared with the host. A damaged file is set aside; its CDI file goes on holding the devices."""
-        try:
-            entry = self._journal.read(uid)
-        except DamagedEntry as error:
-            moved_to = self._journal.set_aside(uid, error.damage)
-            log.warning("journal file set aside", extra={"claim_uid": uid, "error": str(error), "moved_to": str(moved_to)})
-            return Finding(entry=None, damage=error.damage)
-        return Finding(entry=entry, flaw=None if entry is None else self._flaw(entry, inventory))
+        finding = self.recorded(uid)
+        if finding.entry is None:
+            return finding
+        return Finding(entry=finding.entry, flaw=self._flaw(finding.entry, inventory))
 
     def recorded(self, uid: str) -> Finding:
-        """The claim's record, whatever became of the host: unprepare must not fail for what it is about to take away."""
+        """The claim's record, whatever became of the host: unprepare must not fail for what it is about to take away.
+
+        Raises NotReady for the record of a newer build: it may tell of effects that only that build can undo.
+        """
         try:
             return Finding(entry=self._journal.read(uid))
         except DamagedEntry as error:
-            self._journal.set_aside(uid, error.damage)
+            if error.damage is Damage.NEWER:
+                raise NotReady(f"{error}; run the version of gpu-dra that wrote it, or a later one") from error
+            moved_to = self._journal.set_aside(uid, error.damage)
+            log.warning("journal file set aside", extra={"claim_uid": uid, "error": str(error), "moved_to": str(moved_to)})
             return Finding(entry=None, damage=error.damage)
+
+    def holds(self, uid: str) -> bool:
+        """True when anything on the node is there for this claim. Raises GpuDraError."""
+        return self._journal.has(uid) or uid in self._specs.uids()
 
     def survey(self, inventory: Inventory) -> Survey:
         """Every claim that is held here, known or not."""
@@ -122,7 +129,8 @@ class HostWork:
             unknown = {uid for uid, entry in survey.unexplained.items() if not entry.devices} - explained.keys() - {claim.ref.uid}
             if unknown:
                 raise Unexplained(frozenset(unknown))
-            holders = [*survey.scan.entries.values(), *survey.unexplained.values(), *explained.values()]
+            told = [explained[uid] for uid, entry in survey.unexplained.items() if not entry.devices and uid in explained]
+            holders = [*survey.scan.entries.values(), *survey.unexplained.values(), *told]
             plan = plan_prepare(claim, inventory, holders)
             effects = self._effects.plan(plan)
         intent = self._entry(plan, Phase.INTENT, effects)
@@ -137,7 +145,7 @@ class HostWork:
             ):  # a file that was there before may be in use; it goes on holding the devices
                 self._clean_up(intent, report)
             raise
-        report.recorded = {**survey.scan.entries, claim.ref.uid: entry}
+        report.holds(lambda: self._journal.scan().entries)
         return entry
 
     def restore(self, entry: PreparedClaim, plan: PreparePlan, report: Report) -> PreparedClaim:
@@ -153,7 +161,7 @@ class HostWork:
                 self._effects.undo(effect)
         with report.timed(Step.JOURNAL):
             if self._journal.remove(uid):
-                report.recorded = self._journal.scan().entries
+                report.holds(lambda: self._journal.scan().entries)
 
     def _flaw(self, entry: PreparedClaim, inventory: Inventory) -> str | None:
         if entry.phase is not Phase.DONE:
@@ -166,8 +174,8 @@ class HostWork:
             gpu, mig = inventory.find(device.device) or (None, None)
             if device.uuid != (mig.uuid if mig else gpu.uuid if gpu else None):
                 return f"{device.device} is not the device it was"
-        spec = self._read_spec(entry.ref.uid)
-        if spec is None or not self._specs.exists_intact(entry.ref.uid):
+        spec = self._specs.read_intact(entry.ref.uid)
+        if spec is None:
             return "the CDI file is missing or damaged"
         missing = self._builder.missing_paths(spec)
         return f"{', '.join(missing)}: gone or changed" if missing else None

@@ -8,6 +8,7 @@ writes a claim's file holds that claim's lock. Blocking.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from gpu_dra.model.prepared import PreparedClaim
 
 _SUFFIX: Final = ".json"
+_NO_FILE: Final = frozenset({errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV})
+"""Errors that tell of something else in a record's place."""
 
 _Signature = tuple[int, int, int]
 
@@ -69,6 +72,10 @@ class Journal:
             raise found
         return found
 
+    def has(self, uid: str) -> bool:
+        """True when the claim has a file, whatever is in it."""
+        return os.path.lexists(self._path(uid))
+
     def scan(self) -> JournalScan:
         """Everything, at the price of one directory listing and one stat a claim. Raises Broken."""
         entries: dict[str, PreparedClaim] = {}
@@ -85,6 +92,8 @@ class Journal:
                     found = self._load(uid, file.stat(follow_symlinks=False))
                 except FileNotFoundError:  # unprepared since it was listed
                     continue
+                except OSError as error:  # one file that cannot be read now is one claim's trouble
+                    found = DamagedEntry(Damage.UNKNOWN, f"{file.path}: {error.strerror}")
                 if isinstance(found, DamagedEntry):
                     damaged[uid] = found
                 else:
@@ -159,10 +168,10 @@ class Journal:
         try:
             with open(path, "rb", opener=_without_waiting) as file:
                 claim = decode(file.read())
-        except FileNotFoundError:
-            raise
         except OSError as error:
-            raise DamagedEntry(Damage.UNKNOWN, f"{path}: {error.strerror}") from error
+            if error.errno in _NO_FILE:
+                raise DamagedEntry(Damage.UNKNOWN, f"{path}: {error.strerror}") from error
+            raise  # it may be sound, and readable later
         except DamagedEntry as error:
             raise DamagedEntry(error.damage, f"{path}: {error}") from error
         if claim.ref.uid != uid:

@@ -23,7 +23,7 @@ from gpu_dra.claims.report import Operation, Report, Step
 from gpu_dra.claims.standing import reference
 from gpu_dra.core.errors import GpuDraError, NotReady, Refused
 from gpu_dra.kube.api import RESOURCE_CLAIMS
-from gpu_dra.kube.errors import NotFound
+from gpu_dra.kube.errors import NotFound, TooManyRequests, Unauthorized, Unavailable
 from gpu_dra.model.prepared import Phase
 
 if TYPE_CHECKING:
@@ -76,17 +76,19 @@ class ClaimManager:
         self._inventories = inventories
         self._observer = observer
         self._threads = threads
+        self._explained: Mapping[str, PreparedClaim] = {}
+        self._recorded_at = 0.0
 
     async def prepare(self, ref: ClaimRef) -> PreparedClaim:
         """What the kubelet gets for this claim; the same again for a claim that is prepared already. Raises GpuDraError."""
         async with self._operation(Operation.PREPARE, ref) as report:
-            finding = await self._look_up(ref, report)
-            entry = finding.entry
-            if entry is not None and finding.flaw is None:
-                return entry
-            if entry is not None and entry.phase is Phase.DONE:
-                return await self._restore(entry, report)
-            return await self._prepare(ref, entry, report)
+            return await self._make_whole(ref, report)
+
+    async def repair(self, ref: ClaimRef) -> None:
+        """Check a claim that is held here and make it whole; nothing when it was unprepared meanwhile. Raises GpuDraError."""
+        async with self._operation(Operation.REPAIR, ref) as report:
+            if await self._threads.run(self._work.holds, ref.uid):
+                await self._make_whole(ref, report)
 
     async def unprepare(self, ref: ClaimRef) -> None:
         """Take back what was done for this claim; success when that is nothing. Needs no API. Raises GpuDraError."""
@@ -122,6 +124,21 @@ class ClaimManager:
             self._observer.set_aside(finding.damage)
         return finding
 
+    async def _make_whole(self, ref: ClaimRef, report: Report) -> PreparedClaim:
+        finding = await self._look_up(ref, report)
+        entry = finding.entry
+        if entry is not None and finding.flaw is None:
+            return entry
+        if entry is None or entry.phase is not Phase.DONE:
+            return await self._prepare(ref, entry, report)
+        try:
+            claim = await self._read(ref, report)
+        except (Unavailable, Unauthorized, TooManyRequests):  # the record is then the best there is
+            return await self._restore(entry, report)
+        if {result.device for result in claim.results} == entry.device_names:
+            return await self._restore(entry, report)
+        return await self._prepare(ref, entry, report)
+
     async def _restore(self, entry: PreparedClaim, report: Report) -> PreparedClaim:
         inventory = await self._inventory_with(entry.device_names, report)
         plan = plan_repair(entry, inventory)
@@ -134,10 +151,10 @@ class ClaimManager:
         inventory = await self._inventory_with(devices, report)
         async with self._devices(devices.union(unfinished.device_names if unfinished else ()), report):
             try:
-                return await self._threads.run(self._work.prepare, claim, inventory, unfinished, {}, report)
+                return await self._threads.run(self._work.prepare, claim, inventory, unfinished, self._explained, report)
             except Unexplained as error:
-                explained = await self._explain(error, inventory)
-                return await self._threads.run(self._work.prepare, claim, inventory, unfinished, explained, report)
+                self._explained = await self._explain(error, inventory)
+                return await self._threads.run(self._work.prepare, claim, inventory, unfinished, self._explained, report)
 
     async def _explain(self, unknown: Unexplained, inventory: Inventory) -> dict[str, PreparedClaim]:
         """What claims hold of which nothing on the node tells it. One the API no longer has holds nothing: nobody may use it."""
@@ -145,7 +162,7 @@ class ClaimManager:
             listed = await self._api.list(RESOURCE_CLAIMS)
         except GpuDraError as error:
             raise NotReady(f"{unknown}, and the API cannot tell what they hold: {error}") from error
-        explained = {uid: recover_claim(uid, None, inventory) for uid in unknown.uids}
+        explained = {uid: recover_claim(uid, None, inventory) for uid in unknown.uids | self._explained.keys()}
         for found in listed.items:
             ref = reference(found)
             if ref.uid in explained:
@@ -170,11 +187,16 @@ class ClaimManager:
         with report.timed(Step.REFRESH):
             return await self._inventories.refresh()
 
+    @property
+    def _lock_wait(self) -> float:
+        """Less than the whole, so that the answer names the lock that was not free and leaves time for the work."""
+        return self._settings.deadline * 0.75
+
     @contextlib.asynccontextmanager
     async def _devices(self, names: Iterable[str], report: Report) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
             with report.timed(Step.LOCK):
-                locks = self._locks.hold((f"device-{name}" for name in names), within=self._settings.deadline)
+                locks = self._locks.hold((f"device-{name}" for name in names), within=self._lock_wait)
                 await stack.enter_async_context(locks)
             yield
 
@@ -188,7 +210,7 @@ class ClaimManager:
             async with asyncio.timeout(self._settings.deadline) as deadline, contextlib.AsyncExitStack() as stack:
                 with report.timed(Step.LOCK):
                     names = [f"{CLAIM_LOCK_PREFIX}{ref.uid}"]
-                    await stack.enter_async_context(self._locks.hold(names, within=self._settings.deadline, temporary=True))
+                    await stack.enter_async_context(self._locks.hold(names, within=self._lock_wait, temporary=True))
                 yield report
         except TimeoutError as error:
             report.error = NotReady.__name__
@@ -201,5 +223,6 @@ class ClaimManager:
         finally:
             report.seconds = time.perf_counter() - started
             self._observer.finished(report)
-            if report.recorded is not None:
+            if report.recorded is not None and report.recorded_at >= self._recorded_at:
+                self._recorded_at = report.recorded_at
                 self._observer.recorded(report.recorded)

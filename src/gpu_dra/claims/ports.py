@@ -45,8 +45,8 @@ class SpecStore(Protocol):
         """The claim's spec; None when there is no file. Raises Broken or NotReady."""
         ...
 
-    def exists_intact(self, uid: str) -> bool:
-        """True when the runtime would find the claim's devices."""
+    def read_intact(self, uid: str) -> Spec | None:
+        """The claim's spec when the runtime would find its devices; None when not."""
         ...
 
     def uids(self) -> frozenset[str]:

@@ -37,7 +37,8 @@ def read_claim(claim: Mapping[str, Any], ref: ClaimRef, *, driver: str, pool: st
     if not ours:
         elsewhere = ", ".join(sorted({result.pool for result in results})) or "none"
         raise Refused(f"claim {ref} has no device of {driver} in pool {pool}; pools it was given devices from: {elsewhere}")
-    return AllocatedClaim(ref=ref, results=ours, configs=tuple(_configs(devices, driver)))
+    requests = {name for result in ours for name in (result.request, result.base_request)}
+    return AllocatedClaim(ref=ref, results=ours, configs=tuple(_configs(devices, driver, requests)))
 
 
 def _results(devices: Mapping[str, Any], driver: str) -> Iterator[AllocationResult]:
@@ -54,10 +55,12 @@ def _results(devices: Mapping[str, Any], driver: str) -> Iterator[AllocationResu
         )
 
 
-def _configs(devices: Mapping[str, Any], driver: str) -> list[OpaqueConfig]:
+def _configs(devices: Mapping[str, Any], driver: str, requests: set[str]) -> list[OpaqueConfig]:
     found = []
     for path, entry in _entries(devices, "config"):
         if "opaque" not in entry:
+            if requests.isdisjoint(_requests(entry, path) or requests):
+                continue  # for what somebody else serves
             raise Refused(f"{path}: a configuration that is not opaque is not known to this version of {driver}")
         opaque = _mapping(entry["opaque"], f"{path}.opaque")
         if opaque.get("driver") != driver:

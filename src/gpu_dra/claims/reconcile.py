@@ -10,8 +10,8 @@ that a dead process left half done is finished the same way.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
 from typing import TYPE_CHECKING, Any
 
 from gpu_dra.claims.manager import CLAIM_LOCK_PREFIX
@@ -21,7 +21,7 @@ from gpu_dra.kube.api import RESOURCE_CLAIMS
 from gpu_dra.kube.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpu_dra.claims.journal import Journal, JournalScan
     from gpu_dra.claims.manager import ClaimManager, ClaimSettings
@@ -78,7 +78,6 @@ class Reconciler:
     async def run_once(self) -> None:
         """One round over everything that is held. Raises GpuDraError when the node's own state cannot be read."""
         survey = await self._manager.survey()
-        await self._threads.run(self._tidy, survey.scan)
         held = {**survey.scan.entries, **survey.unexplained}
         self._gone_since = {uid: since for uid, since in self._gone_since.items() if uid in held}
         for entry in survey.scan.entries.values():
@@ -86,19 +85,21 @@ class Reconciler:
         if survey.unexplained:
             await self._explain(survey.unexplained)
         self._observer.recorded(await self._manager.recorded())
+        await self._threads.run(self._tidy, survey.scan)
 
     def _tidy(self, scan: JournalScan) -> None:
-        """Clear away what no claim's prepare or unprepare will touch again. Blocking."""
+        """Clear away what no claim's prepare or unprepare will touch again; what cannot be cleared is told and stays. Blocking."""
         for name in scan.strangers:
-            moved_to = self._journal.set_aside_stranger(name)
-            log.warning("file that is no claim's set aside", extra={"file": name, "moved_to": str(moved_to)})
+            with _told(name):
+                moved_to = self._journal.set_aside_stranger(name)
+                log.warning("file that is no claim's set aside", extra={"file": name, "moved_to": str(moved_to)})
         for directory in (self._journal, self._specs):
             for name, uid in directory.leftovers().items():
-                lock = self._locks.try_hold(f"{CLAIM_LOCK_PREFIX}{uid}")
-                if lock is not None:  # nobody is writing it
-                    directory.remove_leftover(name)
-                    os.close(lock)
-        self._locks.sweep(CLAIM_LOCK_PREFIX)
+                with _told(name), self._locks.trying(f"{CLAIM_LOCK_PREFIX}{uid}") as held:
+                    if held:  # nobody is writing it
+                        directory.remove_leftover(name)
+        with _told("locks"):
+            self._locks.sweep(CLAIM_LOCK_PREFIX)
 
     async def _compare(self, entry: PreparedClaim) -> None:
         try:
@@ -133,7 +134,7 @@ class Reconciler:
                 if (
                     found is not None
                 ):  # checks what is prepared, restores what was lost under a running pod, finishes what was begun
-                    await self._manager.prepare(reference(found))
+                    await self._manager.repair(reference(found))
         except GpuDraError as error:
             log.warning("claim not reconciled", extra={"claim": str(entry.ref), "standing": standing, "error": str(error)})
 
@@ -149,3 +150,12 @@ class Reconciler:
         log.warning("taking back a claim that nobody unprepared", extra={"claim": str(entry.ref), "standing": standing})
         await self._manager.unprepare(entry.ref)
         self._gone_since.pop(entry.ref.uid, None)
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """One thing that cannot be tidied must not keep the others."""
+    try:
+        yield
+    except GpuDraError as error:
+        log.warning("cannot be cleared away", extra={"what": what, "error": str(error)})

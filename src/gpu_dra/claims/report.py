@@ -9,16 +9,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from gpu_dra.model.prepared import PreparedClaim
 
 
 class Operation(StrEnum):
-    """What the kubelet asked for."""
+    """What was asked for; the first two by the kubelet."""
 
     PREPARE = "prepare"
     UNPREPARE = "unprepare"
+    REPAIR = "repair"
+    """Nobody asked: the reconcile makes a claim whole again."""
 
 
 class Step(StrEnum):
@@ -46,8 +48,15 @@ class Report:
     """Seconds in each step that took place."""
     recorded: Mapping[str, PreparedClaim] | None = None
     """Every claim this node holds afterwards, by UID; None when the operation changed nothing."""
+    recorded_at: float = 0.0
+    """When that was looked up, so that the older of two looks does not overwrite the newer one."""
     error: str | None = None
     """Kind of the error (its class name); None when it went well."""
+
+    def holds(self, look: Callable[[], Mapping[str, PreparedClaim]]) -> None:
+        """Take a fresh look at what the node holds, after a change."""
+        self.recorded_at = time.monotonic()
+        self.recorded = look()
 
     @contextlib.contextmanager
     def timed(self, step: Step) -> Iterator[None]:

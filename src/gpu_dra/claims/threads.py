@@ -1,13 +1,15 @@
-"""Blocking work off the event loop, always to its end.
+"""Blocking work off the event loop, to its end once it has begun.
 
 A caller that is cancelled (the kubelet gave up, our deadline passed) still waits for a piece of work that has begun, because the locks it
-holds guard that work: with the locks free and the thread still writing, an unprepare could pass a prepare.
+holds guard that work: with the locks free and the thread still writing, an unprepare could pass a prepare. Work that still waits for a
+thread is dropped with its caller.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -29,10 +31,14 @@ class Threads:
 
     async def run(self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """The result of `work`; cancellation is passed on only after it has ended."""
-        future = asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args, **kwargs))
+        context = contextvars.copy_context()  # log lines of the work carry the claim
+        begun = self._executor.submit(context.run, lambda: work(*args, **kwargs))
+        future = asyncio.wrap_future(begun)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
+            if begun.cancel():
+                raise
             while not future.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([future])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpu_dra.hardware.host import HostPaths
     from gpu_dra.model.prepared import PreparedClaim
 
-_DRIVER_LIBRARIES: Final = ("libcuda.so", "libnvidia-ml.so")
+_DRIVER_LIBRARIES: Final = (b"libcuda.so", b"libnvidia-ml.so")
 """Every container with a GPU has one of them as a mount point, whether CDI or the legacy runtime put it there."""
 
 _CAPABILITY: Final = re.compile(r"/dev/nvidia-caps/nvidia-cap\d+")
@@ -41,9 +41,13 @@ class ContainerUsers:
         if claim.boot_id not in ("", self._boot_id):
             return None  # no container has lived through the reboot, and none has started since without a new prepare
         nodes = own_nodes(claim)
-        host_dev = _identity(self._host.dev)
+        try:
+            host_dev = _identity(self._host.dev)
+            processes = list(self._processes())
+        except OSError as error:
+            return f"a process that cannot be found: {error.filename}: {error.strerror}"
         seen: set[str] = set()
-        for process in self._processes():
+        for process in processes:
             try:
                 namespace = os.readlink(process / "ns/mnt")  # noqa: PTH115 - text such as mnt:[4026531841], not a path
                 if namespace in seen:
@@ -63,8 +67,8 @@ class ContainerUsers:
     def _has(self, process: Path, nodes: tuple[str, ...]) -> bool:
         if not any(self._is_same_node(process / "root" / node.removeprefix("/"), node) for node in nodes):
             return False
-        with (process / "mountinfo").open() as mounts:
-            return any(line.split()[4].rpartition("/")[2].startswith(_DRIVER_LIBRARIES) for line in mounts)
+        with (process / "mountinfo").open("rb") as mounts:  # a path may hold any bytes
+            return any(line.split()[4].rpartition(b"/")[2].startswith(_DRIVER_LIBRARIES) for line in mounts)
 
     def _is_same_node(self, inside: Path, node: str) -> bool:
         found = _device_number(inside)

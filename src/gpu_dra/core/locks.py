@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from gpu_dra.core.errors import Broken, NotReady
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
 _FIRST_POLL = 0.001
 _LAST_POLL = 0.02
@@ -72,13 +72,22 @@ class LockDirectory:
                 return descriptor
             os.close(descriptor)
 
+    @contextlib.contextmanager
+    def trying(self, name: str) -> Iterator[bool]:
+        """Hold the lock for the block if nobody has it; the block learns whether it does."""
+        descriptor = self.try_hold(name)
+        try:
+            yield descriptor is not None
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
     def sweep(self, prefix: str) -> None:
         """Remove the files of temporary locks that killed processes left; `prefix` starts their names."""
         for name in self.names(prefix):
-            descriptor = self.try_hold(name)
-            if descriptor is not None:
-                self._unlink(name)
-                os.close(descriptor)
+            with self.trying(name) as held:
+                if held:
+                    self._unlink(name)
 
     def names(self, prefix: str = "") -> list[str]:
         """Every lock that has a file now, held or not."""

@@ -85,14 +85,12 @@ def sweep_names(directories: Iterable[Path], locks: LockDirectory) -> None:
     for name in locks.names():
         if not name.endswith(".sock"):
             continue
-        descriptor = locks.try_hold(name)
-        if descriptor is None:
-            continue
-        for path in (directory / name for directory in directories):
-            if path.is_socket():
-                path.unlink(missing_ok=True)
-        locks.remove(name)
-        os.close(descriptor)
+        with locks.trying(name) as held:
+            if held:
+                for path in (directory / name for directory in directories):
+                    if path.is_socket():
+                        path.unlink(missing_ok=True)
+                locks.remove(name)
 
 
 def _digest(text: str, length: int) -> str:

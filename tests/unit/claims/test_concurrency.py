@@ -80,7 +80,7 @@ async def test_the_deadline_is_ours_and_not_the_kubelets(node):
     slow = asyncio.create_task(node.manager.prepare(node.allocate(1, "gpu-0")))
     await until(node.builder.waiting.is_set)
     node.start(deadline=0.05)
-    with pytest.raises(NotReady, match=r"not free within|did not end within"):
+    with pytest.raises(NotReady, match=r"device-gpu-0\.lock was not free within"):
         await node.manager.prepare(node.allocate(2, "gpu-0"))
     gate.set()
     await slow

@@ -79,3 +79,8 @@ def test_a_malformed_allocation_is_refused_with_the_path_of_the_field(devices, p
     obj["status"]["allocation"]["devices"] = devices
     with pytest.raises(Refused, match=path):
         read(obj)
+
+
+def test_a_configuration_of_a_kind_we_do_not_know_for_somebody_elses_request_is_left_alone():
+    obj = claim(1, result("gpu-0"), config=[{"source": "FromClaim", "requests": ["nic"], "novel": {}}])
+    assert read(obj).configs == ()

@@ -259,3 +259,26 @@ async def test_a_directory_named_like_a_lock_does_not_stop_the_round(held):
     held.specs.remove(uid(1))
     await held.reconciler.run_once()
     assert held.specs.exists_intact(uid(1))
+
+
+async def test_a_claim_that_is_unprepared_while_it_is_compared_stays_unprepared(held):
+    """Otherwise its device would be held by a claim that nobody will unprepare again."""
+    real = held.api.get
+
+    async def unprepared_meanwhile(*args, **more):
+        found = await real(*args, **more)
+        held.api.get = real
+        await held.manager.unprepare(ref(1))
+        return found
+
+    held.api.get = unprepared_meanwhile
+    await held.reconciler.run_once()
+    assert held.holds_nothing()
+
+
+async def test_a_leftover_that_cannot_be_removed_keeps_neither_its_claim_nor_the_round(held):
+    (held.plugin / "claims" / f".{uid(1)}.json.0badcafe.tmp").mkdir()
+    held.specs.remove(uid(1))
+    await held.reconciler.run_once()
+    assert held.specs.exists_intact(uid(1))
+    assert not held.manager.is_busy(uid(1))

@@ -1,11 +1,13 @@
 """What is recorded is checked, and made again where it is lost or damaged, before it is answered."""
 
+import errno
 import os
 from dataclasses import replace
 
 import pytest
 
-from gpu_dra.core.errors import Conflict, NotReady, Refused
+from gpu_dra.core.errors import Broken, Conflict, NotReady, Refused
+from gpu_dra.kube.errors import Unavailable
 from gpu_dra.model.inventory import DriverState
 from tests.unit.claims.samples import gpu, inventory, partition, partitioned, uid
 
@@ -93,7 +95,7 @@ async def test_a_recorded_claim_waits_while_the_driver_is_away(node):
     assert node.journal_file(1).exists()
 
 
-@pytest.mark.parametrize("content", [b"", b'{"kind": "gpu-dra.claim", "version": 99}\n{}'])
+@pytest.mark.parametrize("content", [b"", b'{"kind": "gpu-dra.claim", "version": 1}\n{}'])
 async def test_a_damaged_record_is_set_aside_and_made_again_from_the_api(node, content):
     claim = node.allocate(1, "gpu-0")
     first = await node.manager.prepare(claim)
@@ -135,4 +137,54 @@ async def test_a_failed_rebuild_leaves_the_cdi_file_of_a_running_pod(node):
     node.builder.failure = NotReady("libraries are being replaced")
     with pytest.raises(NotReady):
         await node.manager.prepare(claim)
+    assert node.specs.exists_intact(uid(1))
+
+
+NEWER = b'{"kind": "gpu-dra.claim", "version": 99}\n{}'
+
+
+async def test_the_record_of_a_newer_build_stays_and_goes_on_holding_its_device(node):
+    """It may tell of effects that only the newer build can undo; a process of the older build may be the one that is called."""
+    claim = node.allocate(1, "gpu-0")
+    await node.manager.prepare(claim)
+    node.journal_file(1).write_bytes(NEWER)
+    for call in (node.manager.prepare, node.manager.unprepare):
+        with pytest.raises(NotReady, match="run the version of gpu-dra that wrote it"):
+            await call(claim)
+    with pytest.raises(Conflict):
+        await node.manager.prepare(node.allocate(2, "gpu-0"))
+    assert node.journal_file(1).read_bytes() == NEWER
+    assert node.cdi_file(1).exists()
+
+
+async def test_a_record_that_cannot_be_read_now_is_not_taken_for_damaged(node, monkeypatch):
+    claim = node.allocate(1, "gpu-0")
+    await node.manager.prepare(claim)
+    node.start()  # nothing remembered
+    content = node.journal_file(1).read_bytes()
+
+    def exhausted(path, *_args, **_more):
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gpu_dra.claims.journal.open", exhausted, raising=False)
+        with pytest.raises(Broken, match="Too many open files"):
+            await node.manager.unprepare(claim)
+    assert node.journal_file(1).read_bytes() == content
+
+
+async def test_a_claim_that_was_allocated_anew_is_not_restored_on_its_old_device(node):
+    claim = node.allocate(1, "gpu-0")
+    await node.manager.prepare(claim)
+    node.reboot()
+    node.allocate(1, "gpu-3")
+    assert (await node.manager.prepare(claim)).device_names == {"gpu-3"}
+
+
+async def test_what_was_lost_is_restored_from_the_record_while_the_api_is_away(node):
+    claim = node.allocate(1, "gpu-0")
+    await node.manager.prepare(claim)
+    node.specs.remove(uid(1))
+    node.api.outage = Unavailable("503")
+    await node.manager.prepare(claim)
     assert node.specs.exists_intact(uid(1))

@@ -3,6 +3,8 @@
 `/dev/null` and `/dev/zero` stand for device nodes: the kernel's own, so that no test needs root.
 """
 
+import shutil
+
 import pytest
 
 from gpu_dra.claims.users import ContainerUsers, own_nodes
@@ -112,3 +114,14 @@ def test_the_real_proc_can_be_read():
     """Processes of the machine that runs the tests; none has a GPU with this number."""
     found = ContainerUsers(HostPaths(), boot_id="boot-1").in_use(prepared(1, held("gpu-4094")))
     assert found is None or "cannot be looked into" in found
+
+
+def test_a_mount_whose_path_is_no_text_is_read_all_the_same(host, process):
+    directory = process(7, namespace=2, nodes=["nvidia3"])
+    (directory / "mountinfo").write_bytes(b"35 35 98:0 / /mnt/\xff\xfe rw - ext4 /dev/root rw\n" + CONTAINER_MOUNTS.encode())
+    assert user(host) == "pid 7"
+
+
+def test_without_the_hosts_dev_nothing_can_be_told_so_the_claim_is_kept(host):
+    shutil.rmtree(host.dev)
+    assert "cannot be found" in user(host)
