@@ -79,12 +79,20 @@ RUNC = Tool(
     cgo=True,  # its nsenter is C
 )
 
+HELM = Tool(
+    name="helm",
+    module="helm.sh/helm/v4",
+    version="v4.3.1",
+    programs={"helm": "helm.sh/helm/v4/cmd/helm"},
+    stamps={"helm.sh/helm/v4/internal/version.version": "v4.3.1"},
+)
+
 
 def tools_for(minor: str) -> list[Tool]:
     """Everything that a lab of one Kubernetes version needs."""
-    return [ETCD, CONTAINERD, RUNC, kubernetes(minor)]
+    return [ETCD, CONTAINERD, RUNC, HELM, kubernetes(minor)]
 
 
 def all_tools() -> list[Tool]:
     """Every module of `hack/go`."""
-    return [ETCD, CONTAINERD, RUNC, *(kubernetes(minor) for minor in KUBERNETES_VERSIONS)]
+    return [ETCD, CONTAINERD, RUNC, HELM, *(kubernetes(minor) for minor in KUBERNETES_VERSIONS)]

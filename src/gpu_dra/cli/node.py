@@ -43,6 +43,18 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--kubeconfig", env="KUBECONFIG", default="", help="kubeconfig file; empty uses the pod's service account")
     add_flag(parser, "--pod-uid", env="POD_UID", default="", help="UID of this pod, so that two plugins overlap in an update")
     add_flag(
+        parser, "--daemonset", env="DAEMONSET", default="", type=_namespaced_name_if_given,
+        help="namespace/name of this pod's DaemonSet; when it is gone at our end, slices and files go too",
+    )  # fmt: skip
+    add_flag(
+        parser, "--device-plugin", env="DEVICE_PLUGIN", default="refuse", choices=("refuse", "allow"),
+        help="refuse: offer nothing where NVIDIA's device plugin advertises GPUs; allow: it offers other GPUs of the node",
+    )  # fmt: skip
+    add_flag(
+        parser, "--report-to-node", env="REPORT_TO_NODE", default="false", choices=("true", "false"),
+        help="keep a condition on the Node that says whether its GPUs are offered, and write Events",
+    )  # fmt: skip
+    add_flag(
         parser, "--kubelet-plugins-directory-path", env="KUBELET_PLUGINS_DIRECTORY_PATH", default="/var/lib/kubelet/plugins",
         type=_absolute, help="the kubelet's plugins directory, by the same path on the host",
     )  # fmt: skip
@@ -121,6 +133,9 @@ def run(options: argparse.Namespace) -> int:
         kubeconfig=Path(options.kubeconfig) if options.kubeconfig else None,
         http_endpoint=options.http_endpoint,
         healthcheck_port=options.healthcheck_port,
+        beside_device_plugin=options.device_plugin == "allow",
+        report_to_node=options.report_to_node == "true",
+        daemonset=options.daemonset,
         simulate=options.simulate,
     )
     logs.configure(log_format=options.log_format, level=options.log_level)
@@ -154,6 +169,12 @@ def _absolute(text: str) -> Path:
 
 def _absolute_if_given(text: str) -> Path | None:
     return _absolute(text) if text else None
+
+
+def _namespaced_name_if_given(text: str) -> str:
+    if text and not (text.count("/") == 1 and all(_OBJECT_NAME.fullmatch(part) for part in text.split("/"))):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form namespace/name")
+    return text
 
 
 def _endpoint(text: str) -> str:

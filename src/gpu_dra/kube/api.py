@@ -33,6 +33,7 @@ RESOURCE_SLICES = Resource(group="resource.k8s.io", version="v1", plural="resour
 DEVICE_CLASSES = Resource(group="resource.k8s.io", version="v1", plural="deviceclasses", namespaced=False)
 NODES = Resource(group="", version="v1", plural="nodes", namespaced=False)
 PODS = Resource(group="", version="v1", plural="pods", namespaced=True)
+DAEMON_SETS = Resource(group="apps", version="v1", plural="daemonsets", namespaced=True)
 EVENTS = Resource(group="", version="v1", plural="events", namespaced=True)
 
 

@@ -27,6 +27,7 @@ class Kind:
 
 KINDS = {
     "configmaps": Kind(name="ConfigMap", namespaced=True),
+    "daemonsets": Kind(name="DaemonSet", namespaced=True, has_status=True),
     "deviceclasses": Kind(name="DeviceClass", namespaced=False),
     "events": Kind(
         name="Event",

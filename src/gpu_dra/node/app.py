@@ -21,31 +21,36 @@ from gpu_dra.claims.room import open_claims
 from gpu_dra.core.clock import SystemClock
 from gpu_dra.core.locks import LockDirectory
 from gpu_dra.core.tasks import supervise
+from gpu_dra.kube.events import EventRecorder
 from gpu_dra.kube.http import HttpKubeApi
 from gpu_dra.kube.kubeconfig import server_for_daemon
 from gpu_dra.node import dra_service, health_stream, machine
+from gpu_dra.node.coexistence import Coexistence
 from gpu_dra.node.directories import NodeDirectories
 from gpu_dra.node.dra_service import DraService
 from gpu_dra.node.health_stream import HealthService
 from gpu_dra.node.metrics import NodeMetrics
+from gpu_dra.node.node_report import NodeReport
 from gpu_dra.node.observers import ClaimMetrics, SliceMetrics
+from gpu_dra.node.offers import Offers
 from gpu_dra.node.probes import Probes, serving_grpc_health, serving_http
 from gpu_dra.node.registration import RegistrationService
+from gpu_dra.node.retire import retire
 from gpu_dra.node.servers import serving
 from gpu_dra.node.sockets import claim_name, plan_sockets, sweep_names
-from gpu_dra.slices.build import build_slices
 from gpu_dra.slices.publisher import SlicePublisher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from pathlib import Path
 
     from gpu_dra.core.clock import Clock
-    from gpu_dra.kube.api import KubeApi
-    from gpu_dra.node.ports import Inventories
     from gpu_dra.node.settings import NodeSettings
 
 log = logging.getLogger(__name__)
 
+PEER_SECONDS = 5.0
+"""Between two looks whether another driver of our name still serves the node, before we register."""
 GRACE_SECONDS = 20.0
 """For calls in flight at SIGTERM; below the 30 s that Kubernetes grants a pod by default."""
 
@@ -85,6 +90,9 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     sweep_names((sockets.dra.parent, sockets.registration.parent), locks)
     api = HttpKubeApi(server_for_daemon(settings.kubeconfig, os.environ), clock=clock)
     stack.push_async_callback(api.close)
+    stack.push_async_callback(
+        retire, api, daemonset=settings.daemonset, driver=driver, node_name=settings.node_name, directories=directories
+    )
     metrics = NodeMetrics(driver=driver, node=settings.node_name)
     the_machine = machine.open_machine(settings, clock=clock)
     stack.push_async_callback(the_machine.discovery.close)
@@ -115,20 +123,37 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         directories=(directories.cdi, directories.data),
         inventories=discovery,
         registration=registration.state,
-        unpublished=lambda: slices.unpublished,
+        unpublished=lambda: coexistence.reason or slices.unpublished,
     )
     await _serve_probes(settings, stack, probes, metrics)
 
-    async def publish() -> None:
-        await _publish_changes(discovery, publisher, api, metrics, settings.node_name)
-
-    background = {"discovery": discovery.run, "publish": publish, "slices": publisher.run, "reconcile": claims.reconciler.run}
+    coexistence = Coexistence(
+        api,
+        driver=driver,
+        node_name=settings.node_name,
+        registrar=settings.registrar_directory,
+        locks=locks,
+        beside_device_plugin=settings.beside_device_plugin,
+        clock=clock,
+    )
+    offers = Offers(discovery, coexistence, publisher, api, metrics, node_name=settings.node_name)
+    background = {
+        "discovery": discovery.run,
+        "coexistence": coexistence.run,
+        "offers": offers.run,
+        "slices": publisher.run,
+        "reconcile": claims.reconciler.run,
+    }
+    if settings.report_to_node:
+        events = EventRecorder(api, clock=clock, component="gpu-dra-node", instance=settings.node_name)
+        report = NodeReport(api, node_name=settings.node_name, troubles=probes.why_not_offered, events=events, clock=clock)
+        background |= {"events": events.run, "node report": report.run}
     await stack.enter_async_context(_running(background, clock))
     health = HealthService(discovery, pool=settings.node_name, clock=clock)
     services = [*DraService(claims.manager, metrics).handlers(), *health.handlers()]
     await stack.enter_async_context(serving(sockets.dra, services, grace=GRACE_SECONDS))
     stack.callback(health.end)
-    await stack.enter_async_context(serving(sockets.registration, registration.handlers(), grace=0))
+    await stack.enter_async_context(_registered(sockets.registration, registration, coexistence, clock))
     return probes
 
 
@@ -141,13 +166,24 @@ async def _serve_probes(settings: NodeSettings, stack: contextlib.AsyncExitStack
         log.info("serving grpc.health.v1", extra={"port": port})
 
 
-async def _publish_changes(
-    inventories: Inventories, publisher: SlicePublisher, api: KubeApi, metrics: NodeMetrics, node_name: str
-) -> None:
-    """Hand each new inventory to the publisher, in the form that this API server's version takes."""
-    async for inventory in inventories.changes():
-        metrics.set_inventory(inventory)
-        publisher.publish(build_slices(inventory, node_name=node_name, server_version=await api.server_version()))
+@contextlib.asynccontextmanager
+async def _registered(path: Path, registration: RegistrationService, coexistence: Coexistence, clock: Clock) -> AsyncIterator[None]:
+    """Let the kubelet find us for the block; as long as another driver of our name serves the node, wait with that."""
+    if not (reason := await coexistence.peer()):
+        async with serving(path, registration.handlers(), grace=0):
+            yield
+        return
+    log.warning("not registering with the kubelet", extra={"reason": reason})
+    registration.state.reason = reason
+
+    async def later() -> None:
+        while await coexistence.peer():
+            await clock.sleep(PEER_SECONDS)
+        async with serving(path, registration.handlers(), grace=0):
+            await asyncio.Event().wait()
+
+    async with _running({"registration": later}, clock):
+        yield
 
 
 @contextlib.asynccontextmanager

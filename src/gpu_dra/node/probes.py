@@ -75,7 +75,11 @@ class Probes:
         """Why new claims should not be expected to work; empty when ready."""
         if self.stopping:
             return ["the plugin is stopping"]
-        troubles = await self.dead()
+        return await self.dead() + self.why_not_offered()
+
+    def why_not_offered(self) -> list[str]:
+        """What keeps this node's GPUs from pods, from memory; empty when nothing does."""
+        troubles = []
         if not self._registration.registered:
             troubles.append(self._registration.reason)
         inventory = self._inventories.current

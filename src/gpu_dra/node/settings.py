@@ -24,5 +24,11 @@ class NodeSettings:
     """`host:port` for /metrics, /healthz and /readyz; empty turns them off."""
     healthcheck_port: int = -1
     """TCP port of grpc.health.v1; negative turns it off, 0 takes a free one."""
+    beside_device_plugin: bool = False
+    """NVIDIA's device plugin on this node offers other GPUs than we do, and is no reason to offer nothing."""
+    report_to_node: bool = False
+    """Keep a condition on the Node object and write Events about it; needs the rights to."""
+    daemonset: str = ""
+    """`namespace/name` of the DaemonSet we belong to: when it is gone as we stop, we were uninstalled and leave nothing behind."""
     simulate: str = ""
     """Name of a simulated machine; empty uses the node's NVML."""

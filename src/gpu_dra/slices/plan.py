@@ -3,14 +3,15 @@
 Pure. Follows the Go helper's slice controller, so that schedulers never see two states of a pool mixed:
 - a stored slice belongs to the index in its name; others of this driver and node (of an older helper, of another pool, doubles) go;
 - the pool's generation stays while at most one stored slice changes and none is new, else every slice gets the highest + 1;
-- delete, then update, then create: a pool that lacks slices of its count is not used, one with a stale device might be.
+- delete, then update, then create: a pool that lacks slices of its count is not used, one with a stale device might be;
+- a withdrawn pool takes back our own slices alone, known by their label: another driver of the same name may have its own there.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gpu_dra.slices.compare import same_spec
 from gpu_dra.slices.names import generate_name, index_of
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
     from gpu_dra.kube.api import Object
     from gpu_dra.slices.pool import DesiredPool
+
+
+OURS: Final = {"app.kubernetes.io/managed-by": "gpu-dra"}
+"""Label of every slice that this product wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,8 @@ def plan_writes(desired: DesiredPool, stored: Sequence[Object], *, owner: NodeOw
 
     `stored` are all slices of this driver on this node, whoever made them.
     """
+    if desired.withdrawn:
+        return tuple(_delete(slice_) for slice_ in stored if _is_ours(slice_))
     matched = _match(desired, stored)
     generation = max((_generation(slice_) for slice_ in stored if _pool(slice_) == desired.name), default=0)
     specs = _specs(desired, stored, generation)
@@ -105,15 +112,23 @@ def _specs(desired: DesiredPool, stored: Iterable[Object], generation: int) -> l
 
 def _updates(specs: Sequence[Object], matched: Mapping[int, Object], owner: NodeOwner) -> Iterator[Update]:
     for index, slice_ in matched.items():
-        owned = slice_["metadata"].get("ownerReferences") == [owner.reference()]
+        owned = slice_["metadata"].get("ownerReferences") == [owner.reference()] and _is_ours(slice_)
         if not owned or not same_spec(specs[index], slice_["spec"]):
-            metadata = {**copy.deepcopy(slice_["metadata"]), "ownerReferences": [owner.reference()]}
+            before = copy.deepcopy(slice_["metadata"])
+            labels = {**before.get("labels", {}), **OURS}
+            metadata = {**before, "labels": labels, "ownerReferences": [owner.reference()]}
             yield Update(body={**_TYPE, "metadata": metadata, "spec": specs[index]})
 
 
 def _new(index: int, spec: Object, owner: NodeOwner) -> Object:
     name = generate_name(index, driver=spec["driver"], node_name=spec["nodeName"])
-    return {**_TYPE, "metadata": {"generateName": name, "ownerReferences": [owner.reference()]}, "spec": spec}
+    metadata = {"generateName": name, "labels": dict(OURS), "ownerReferences": [owner.reference()]}
+    return {**_TYPE, "metadata": metadata, "spec": spec}
+
+
+def _is_ours(slice_: Object) -> bool:
+    labels = slice_["metadata"].get("labels", {})
+    return all(labels.get(key) == value for key, value in OURS.items())
 
 
 def _delete(slice_: Object) -> Delete:

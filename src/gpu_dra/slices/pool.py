@@ -31,7 +31,10 @@ class DesiredSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredPool:
-    """The pool of one node, named like the node. Has at least one slice: an empty one says "driver alive, nothing to offer"."""
+    """The pool of one node, named like the node. Has at least one slice: an empty one says "driver alive, nothing to offer".
+
+    Without a slice it is withdrawn: the node's GPUs are somebody else's to offer.
+    """
 
     driver: str
     node_name: str
@@ -42,6 +45,11 @@ class DesiredPool:
     def name(self) -> str:
         """Name of the pool; part of every device's identity."""
         return self.node_name
+
+    @property
+    def withdrawn(self) -> bool:
+        """True when nothing of ours should be stored."""
+        return not self.slices
 
     @property
     def device_count(self) -> int:

@@ -12,7 +12,7 @@ from gpu_dra.model.gpu import Fabric, Gpu, MigMode
 from gpu_dra.model.inventory import DriverState, Inventory
 from gpu_dra.model.mig import MigDevice, MigProfile, Placement
 from gpu_dra.model.pci import PciAddress
-from gpu_dra.slices.plan import Create, Delete, NodeOwner, Update, Write
+from gpu_dra.slices.plan import OURS, Create, Delete, NodeOwner, Update, Write
 from gpu_dra.slices.pool import DesiredPool, DesiredSlice
 
 DRIVER = "gpu.nvidia.com"
@@ -117,6 +117,7 @@ class Server:
             "name": name,
             "uid": f"uid-{self._count}",
             "resourceVersion": str(self._count),
+            "labels": dict(OURS),
             "ownerReferences": [OWNER.reference()],
         }
         self.stored[name] = {"metadata": {**base, **metadata}, "spec": spec}
@@ -138,7 +139,12 @@ class Server:
 
 
 def _parts(name: str, body: Object) -> dict[str, Any]:
-    return {"name": name, "spec": body["spec"], "ownerReferences": body["metadata"]["ownerReferences"]}
+    return {
+        "name": name,
+        "spec": body["spec"],
+        "ownerReferences": body["metadata"]["ownerReferences"],
+        "labels": body["metadata"]["labels"],
+    }
 
 
 def check_payload(body: Object) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_dra.slices.plan import Create, Delete, NodeOwner, Update, plan_writes
+from gpu_dra.slices.pool import DesiredPool
 from tests.unit.slices import samples
 from tests.unit.slices.samples import OWNER, Server, device, pool
 
@@ -47,6 +48,7 @@ def test_the_first_publication_creates_every_slice_complete_and_owned_by_the_nod
         "kind": "ResourceSlice",
         "metadata": {
             "generateName": "00000-gpu.nvidia.com-node-a-",
+            "labels": {"app.kubernetes.io/managed-by": "gpu-dra"},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": OWNER.uid, "controller": True}],
         },
         "spec": {
@@ -179,7 +181,7 @@ def test_an_update_keeps_what_others_wrote_into_the_metadata(server):
     (slice_,) = server.slices()
     slice_["metadata"]["labels"] = {"team": "x"}
     (write,) = plan(server, pool((device("b"),)))
-    assert write.body["metadata"]["labels"] == {"team": "x"}
+    assert write.body["metadata"]["labels"] == {"team": "x", "app.kubernetes.io/managed-by": "gpu-dra"}
     assert write.body["metadata"]["resourceVersion"] == slice_["metadata"]["resourceVersion"]
 
 
@@ -229,3 +231,13 @@ def _complete_pool(server):
 def _spec(*devices, generation=1, name="node-a"):
     count = {"name": name, "generation": generation, "resourceSliceCount": 1}
     return {"driver": "gpu.nvidia.com", "nodeName": "node-a", "pool": count, "devices": list(devices)}
+
+
+def test_a_withdrawn_pool_takes_back_our_slices_and_leaves_those_of_another_driver_of_our_name(server):
+    apply(server, pool((device("a"),)))
+    server.add("00000-gpu.nvidia.com-node-a-zzzzz", _spec(device("a")), labels={})
+    withdrawn = DesiredPool(driver="gpu.nvidia.com", node_name="node-a", slices=())
+    assert withdrawn.withdrawn
+    assert kinds(apply(server, withdrawn)) == [Delete]
+    assert [slice_["metadata"]["name"] for slice_ in server.slices()] == ["00000-gpu.nvidia.com-node-a-zzzzz"]
+    assert apply(server, withdrawn) == ()

@@ -1,0 +1,106 @@
+"""Tell on the Node object whether its GPUs are offered, and if not, what to do: `kubectl describe node` shows condition and Event.
+
+Written only when the answer changes. Source: core/v1 NodeCondition; types other than the kubelet's are free for others to set.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_dra.core.errors import GpuDraError
+from gpu_dra.kube.api import NODES
+from gpu_dra.kube.errors import WriteConflict
+from gpu_dra.kube.events import Reference, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_dra.core.clock import Clock
+    from gpu_dra.kube.api import KubeApi, Object
+    from gpu_dra.kube.events import EventRecorder
+
+log = logging.getLogger(__name__)
+
+CONDITION: Final = "NvidiaGPUsOffered"
+LOOK_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 10.0
+"""A trouble is told when it has lasted this long: starting up is none."""
+AGAIN_SECONDS: Final = 60.0
+_TRIES: Final = 3
+
+
+def condition(troubles: list[str], *, now: float) -> Object:
+    """The condition as core/v1 has it."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    return {
+        "type": CONDITION,
+        "status": "False" if troubles else "True",
+        "reason": "NotOffered" if troubles else "Offered",
+        "message": "; ".join(troubles) or "this node's GPUs are published as ResourceSlices",
+        "lastHeartbeatTime": stamp,
+        "lastTransitionTime": stamp,
+    }
+
+
+def with_condition(node: Object, new: Object) -> Object | None:
+    """The Node with the condition set; None when it says so already. The time of transition stays while the status does."""
+    conditions: list[dict[str, Any]] = list(node.get("status", {}).get("conditions") or ())
+    old = next((each for each in conditions if each["type"] == CONDITION), None)
+    if old is not None and all(old.get(key) == new[key] for key in ("status", "reason", "message")):
+        return None
+    if old is not None and old["status"] == new["status"]:
+        new = {**new, "lastTransitionTime": old["lastTransitionTime"]}
+    others = [each for each in conditions if each["type"] != CONDITION]
+    return {**node, "status": {**node.get("status", {}), "conditions": [*others, new]}}
+
+
+class NodeReport:
+    """Keeps condition and Events in step with what `troubles` says."""
+
+    def __init__(
+        self, api: KubeApi, *, node_name: str, troubles: Callable[[], list[str]], events: EventRecorder, clock: Clock
+    ) -> None:
+        self._api = api
+        self._node_name = node_name
+        self._troubles = troubles
+        self._events = events
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Report for ever; what cannot be written is tried again a minute later."""
+        told: list[str] | None = None
+        since, last = self._clock.monotonic(), self._troubles()
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            now = self._troubles()
+            if now != last:
+                since, last = self._clock.monotonic(), now
+            if now == told or (now and self._clock.monotonic() - since < SETTLE_SECONDS):
+                continue
+            try:
+                await self._tell(now, quiet=told is None and not now)
+                told = now
+            except GpuDraError as error:
+                log.warning("the Node's condition could not be written", extra={"error": str(error)})
+                await self._clock.sleep(AGAIN_SECONDS)
+
+    async def _tell(self, troubles: list[str], *, quiet: bool) -> None:
+        """Condition first; an Event goes with each change but the first good news."""
+        new = condition(troubles, now=self._clock.wall())
+        for attempt in range(_TRIES):
+            node = await self._api.get(NODES, self._node_name)
+            body = with_condition(node, new)
+            if body is None:
+                return
+            try:
+                await self._api.update_status(NODES, body)
+                break
+            except WriteConflict:  # the kubelet writes the same object
+                if attempt == _TRIES - 1:
+                    raise
+        if not quiet:
+            severity = Severity.WARNING if troubles else Severity.NORMAL
+            about = Reference.of({"apiVersion": "v1", "kind": "Node", **node})
+            self._events.record(about, severity=severity, reason=f"NvidiaGPUs{new['reason']}", message=new["message"])

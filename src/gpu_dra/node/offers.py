@@ -1,0 +1,69 @@
+"""What this node offers, from two things that change by themselves: its hardware, and whether somebody else offers it already."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from gpu_dra import DRIVER_NAME
+from gpu_dra.slices.build import build_slices
+from gpu_dra.slices.pool import DesiredPool
+
+if TYPE_CHECKING:
+    from gpu_dra.kube.api import KubeApi
+    from gpu_dra.model.inventory import Inventory
+    from gpu_dra.node.coexistence import Coexistence
+    from gpu_dra.node.metrics import NodeMetrics
+    from gpu_dra.node.ports import Inventories
+    from gpu_dra.slices.publisher import SlicePublisher
+
+
+class Offers:
+    """Hands each new state to the publisher, in the form that this API server's version takes."""
+
+    def __init__(
+        self,
+        inventories: Inventories,
+        coexistence: Coexistence,
+        publisher: SlicePublisher,
+        api: KubeApi,
+        metrics: NodeMetrics,
+        *,
+        node_name: str,
+    ) -> None:
+        self._inventories = inventories
+        self._coexistence = coexistence
+        self._publisher = publisher
+        self._api = api
+        self._metrics = metrics
+        self._node_name = node_name
+
+    async def run(self) -> None:
+        """Publish each change, for ever; nothing before it is known that the GPUs are ours to offer."""
+        changes = self._inventories.changes()
+        newest: asyncio.Task[Inventory] = asyncio.ensure_future(anext(changes))
+        verdict = asyncio.ensure_future(self._coexistence.changed.wait())
+        inventory: Inventory | None = None
+        try:
+            while True:
+                await asyncio.wait({newest, verdict}, return_when=asyncio.FIRST_COMPLETED)
+                if newest.done():
+                    inventory = newest.result()
+                    self._metrics.set_inventory(inventory)
+                    newest = asyncio.ensure_future(anext(changes))
+                if verdict.done():
+                    self._coexistence.changed.clear()
+                    verdict = asyncio.ensure_future(self._coexistence.changed.wait())
+                if inventory is not None and self._coexistence.known:
+                    self._publisher.publish(await self._pool(inventory))
+        finally:
+            verdict.cancel()
+            newest.cancel()
+            with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+                await newest
+
+    async def _pool(self, inventory: Inventory) -> DesiredPool:
+        if self._coexistence.reason:
+            return DesiredPool(driver=DRIVER_NAME, node_name=self._node_name, slices=())
+        return build_slices(inventory, node_name=self._node_name, server_version=await self._api.server_version())
