@@ -24,6 +24,7 @@ check: venv  ## formatting, lints, types, import contracts, generated files
 
 generate: venv  ## write the generated files anew
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PYTHON) hack/gen/protos.py
+	@$(PYTHON) hack/gen/deviceclasses.py
 
 unit: venv  ## tests without root, processes or network
 	@$(PYTEST) tests/unit -q
