@@ -22,10 +22,15 @@ _WAY_OUT = (
     "the Default interval"
 )
 _KIND_OF_DEVICE = {"GpuConfig": "gpu", "MigDeviceConfig": "mig", "VfioDeviceConfig": "vfio"}
+_FEATURE_OF_KIND = {
+    "VfioDeviceConfig": "VFIO passthrough",
+    "ComputeDomainChannelConfig": "compute domains (multi-node NVLink)",
+    "ComputeDomainDaemonConfig": "compute domains (multi-node NVLink)",
+}
+"""Kinds of NVIDIA's driver that stand for a feature we do not have; whoever asks for one reads its name, not that a word is unknown."""
 _FIELDS_OF_SHARING = {
     "GpuConfig": {"strategy", "timeSlicingConfig", "mpsConfig"},
     "MigDeviceConfig": {"strategy", "mpsConfig"},
-    "VfioDeviceConfig": set[str](),
 }
 
 
@@ -44,6 +49,8 @@ def check_configs(configs: Sequence[OpaqueConfig], result: AllocationResult, *, 
             _check_content(config.parameters, kind, config.path)
             return
         if config.requests:  # an entry for all requests may leave out devices of another type; one that names the request may not
+            if kind in _FEATURE_OF_KIND:
+                raise _not_supported(config.path, kind)
             raise Refused(f"{config.path}: {kind} cannot apply to {result.device}, which is of type {device_type}")
 
 
@@ -54,9 +61,16 @@ def _covers(config: OpaqueConfig, request: str) -> bool:
 
 def _kind(config: OpaqueConfig) -> str:
     api_version, kind = config.parameters.get("apiVersion"), config.parameters.get("kind")
-    if api_version != API_VERSION or not isinstance(kind, str) or kind not in _KIND_OF_DEVICE:
-        raise Refused(f"{config.path}: {api_version}/{kind} is not known; {_WAY_OUT}")
-    return kind
+    if api_version == API_VERSION and isinstance(kind, str):
+        if kind in _KIND_OF_DEVICE:
+            return kind
+        if kind in _FEATURE_OF_KIND:
+            raise _not_supported(config.path, kind)
+    raise Refused(f"{config.path}: {api_version}/{kind} is not known; {_WAY_OUT}")
+
+
+def _not_supported(path: str, kind: str) -> Refused:
+    return Refused(f"{path}: {kind} asks for {_FEATURE_OF_KIND[kind]}, which is not supported yet; {_WAY_OUT}")
 
 
 def _check_content(parameters: Mapping[str, Any], kind: str, path: str) -> None:
@@ -66,8 +80,11 @@ def _check_content(parameters: Mapping[str, Any], kind: str, path: str) -> None:
         return
     where = f"{path}.sharing"
     _only(sharing, _FIELDS_OF_SHARING[kind], where)
-    if sharing.get("strategy") != "TimeSlicing":
-        raise Refused(f"{where}.strategy: {sharing.get('strategy')!r} is not supported; {_WAY_OUT}")
+    strategy = sharing.get("strategy")
+    if strategy == "MPS":
+        raise Refused(f"{where}.strategy: 'MPS' (Multi-Process Service) is not supported yet; {_WAY_OUT}")
+    if strategy != "TimeSlicing":
+        raise Refused(f"{where}.strategy: {strategy!r} is neither TimeSlicing nor MPS; {_WAY_OUT}")
     if sharing.get("mpsConfig") is not None:
         raise Refused(f"{where}.mpsConfig: does not belong to strategy TimeSlicing; {_WAY_OUT}")
     time_slicing = sharing.get("timeSlicingConfig")
@@ -76,7 +93,9 @@ def _check_content(parameters: Mapping[str, Any], kind: str, path: str) -> None:
     where = f"{where}.timeSlicingConfig"
     _only(time_slicing, {"interval"}, where)
     if time_slicing.get("interval") not in (None, "Default"):
-        raise Refused(f"{where}.interval: {time_slicing['interval']!r} is not supported; {_WAY_OUT}")
+        raise Refused(
+            f"{where}.interval: {time_slicing['interval']!r} asks for time-slicing, which is not supported yet; {_WAY_OUT}"
+        )
 
 
 def _only(value: object, known: set[str], path: str) -> None:
