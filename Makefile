@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help venv check generate unit contract component cluster-test test bench demo demo-down cluster clean
+.PHONY: help venv check generate unit contract component cluster-test test bench demo demo-down cluster release clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s "$$(printf '\t')"
@@ -50,6 +50,9 @@ demo: venv  ## a local Kubernetes with two GPU nodes, the driver, and pods that 
 
 demo-down:  ## take the demo away
 	@hack/cluster down --name demo
+
+release: venv  ## wheel, image archive, chart and SHA256SUMS in dist/
+	@$(PYTHON) hack/release
 
 clean:  ## build products in the checkout
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

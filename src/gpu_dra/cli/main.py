@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from gpu_dra import __version__
 from gpu_dra.cli import node
 from gpu_dra.core.errors import GpuDraError
 
@@ -18,6 +19,7 @@ COMMANDS = (node,)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand. 0: it ended as asked; 1: it could not, one line says why; 2: the command line was wrong."""
     parser = argparse.ArgumentParser(prog="gpu-dra", description="DRA driver and lifecycle manager for NVIDIA GPUs.")
+    parser.add_argument("--version", action="version", version=f"gpu-dra {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.register(subparsers)
