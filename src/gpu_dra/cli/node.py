@@ -9,24 +9,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_dra import DRIVER_NAME
-from gpu_dra.cli.flags import add_flag
+from gpu_dra.cli.flags import OBJECT_NAME, absolute, add_flag, add_kubeconfig, add_node_name, node_name, object_name
 from gpu_dra.core import logs
-from gpu_dra.core.errors import Refused
 from gpu_dra.hardware.host import HostPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_dra.node.settings import NodeSettings
-
-
-_OBJECT_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""DNS subdomain (RFC 1123), which names of nodes are and UIDs of pods keep to."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,8 +33,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
-    add_flag(parser, "--node-name", env="NODE_NAME", default="", help="name of this node in the cluster")
-    add_flag(parser, "--kubeconfig", env="KUBECONFIG", default="", help="kubeconfig file; empty uses the pod's service account")
+    add_node_name(parser)
+    add_kubeconfig(parser)
     add_flag(parser, "--pod-uid", env="POD_UID", default="", help="UID of this pod, so that two plugins overlap in an update")
     add_flag(
         parser, "--daemonset", env="DAEMONSET", default="", type=_namespaced_name_if_given,
@@ -56,21 +50,21 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_flag(
         parser, "--kubelet-plugins-directory-path", env="KUBELET_PLUGINS_DIRECTORY_PATH", default="/var/lib/kubelet/plugins",
-        type=_absolute, help="the kubelet's plugins directory, by the same path on the host",
+        type=absolute, help="the kubelet's plugins directory, by the same path on the host",
     )  # fmt: skip
     add_flag(
         parser, "--kubelet-registrar-directory-path", env="KUBELET_REGISTRAR_DIRECTORY_PATH",
-        default="/var/lib/kubelet/plugins_registry", type=_absolute, help="the directory the kubelet watches for plugins",
+        default="/var/lib/kubelet/plugins_registry", type=absolute, help="the directory the kubelet watches for plugins",
     )  # fmt: skip
 
 
 def _add_host_flags(parser: argparse.ArgumentParser) -> None:
     add_flag(
-        parser, "--cdi-root", env="CDI_ROOT", default="/var/run/cdi", type=_absolute,
+        parser, "--cdi-root", env="CDI_ROOT", default="/var/run/cdi", type=absolute,
         help="where the container runtime looks for CDI files",
     )  # fmt: skip
     add_flag(
-        parser, "--nvidia-driver-root", env="NVIDIA_DRIVER_ROOT", default="/", type=_absolute,
+        parser, "--nvidia-driver-root", env="NVIDIA_DRIVER_ROOT", default="/", type=absolute,
         help="the driver's installation as the host sees it: /, /run/nvidia/driver, /home/kubernetes/bin/nvidia",
     )  # fmt: skip
     add_flag(
@@ -81,9 +75,9 @@ def _add_host_flags(parser: argparse.ArgumentParser) -> None:
         parser, "--nvidia-cdi-hook-path", env="NVIDIA_CDI_HOOK_PATH", default="", type=_absolute_if_given,
         help="nvidia-cdi-hook as the host sees it; empty looks below the driver root",
     )  # fmt: skip
-    add_flag(parser, "--proc-root", env="GPU_DRA_PROC_ROOT", default="/proc", type=_absolute, help="the host's /proc")
-    add_flag(parser, "--sys-root", env="GPU_DRA_SYS_ROOT", default="/sys", type=_absolute, help="the host's /sys")
-    add_flag(parser, "--dev-root", env="GPU_DRA_DEV_ROOT", default="/dev", type=_absolute, help="the host's /dev")
+    add_flag(parser, "--proc-root", env="GPU_DRA_PROC_ROOT", default="/proc", type=absolute, help="the host's /proc")
+    add_flag(parser, "--sys-root", env="GPU_DRA_SYS_ROOT", default="/sys", type=absolute, help="the host's /sys")
+    add_flag(parser, "--dev-root", env="GPU_DRA_DEV_ROOT", default="/dev", type=absolute, help="the host's /dev")
     add_flag(
         parser, "--simulate", env="GPU_DRA_SIMULATE", default="",
         help="pretend to be a machine, e.g. h100x8, where there is no GPU; claims get environment variables only",
@@ -110,14 +104,11 @@ def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. Raises GpuDraError when it cannot start."""
     from gpu_dra.node.settings import NodeSettings  # noqa: PLC0415 - after the flags were parsed
 
-    if not options.node_name:
-        raise Refused("no node name; set --node-name, or NODE_NAME from the pod's spec.nodeName")
-    for flag, value in (("--node-name", options.node_name), ("--pod-uid", options.pod_uid)):
-        if value and not _OBJECT_NAME.fullmatch(value):
-            raise Refused(f"{flag}: {value!r} is no name Kubernetes gives (lower case letters, digits, '-' and '.', at most 253)")
+    name = node_name(options)
+    pod_uid = object_name("--pod-uid", options.pod_uid) if options.pod_uid else ""
     host_driver_root = options.nvidia_driver_root
     settings: NodeSettings = NodeSettings(
-        node_name=options.node_name,
+        node_name=name,
         host=HostPaths(
             proc=options.proc_root,
             sys=options.sys_root,
@@ -129,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
         cdi_root=options.cdi_root,
         plugins_directory=options.kubelet_plugins_directory_path,
         registrar_directory=options.kubelet_registrar_directory_path,
-        pod_uid=options.pod_uid,
+        pod_uid=pod_uid,
         kubeconfig=Path(options.kubeconfig) if options.kubeconfig else None,
         http_endpoint=options.http_endpoint,
         healthcheck_port=options.healthcheck_port,
@@ -160,26 +151,19 @@ def _without_system_ca_bundle() -> Iterator[None]:
             os.environ["SSL_CERT_FILE"] = before
 
 
-def _absolute(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute():
-        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute path")
-    return path
-
-
 def _absolute_if_given(text: str) -> Path | None:
-    return _absolute(text) if text else None
+    return absolute(text) if text else None
 
 
 def _namespaced_name_if_given(text: str) -> str:
-    if text and not (text.count("/") == 1 and all(_OBJECT_NAME.fullmatch(part) for part in text.split("/"))):
+    if text and not (text.count("/") == 1 and all(OBJECT_NAME.fullmatch(part) for part in text.split("/"))):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form namespace/name")
     return text
 
 
 def _endpoint(text: str) -> str:
-    port = text.rpartition(":")[2]
-    if text and not (port.isascii() and port.isdecimal() and int(port) <= 65535):
+    _, colon, port = text.rpartition(":")
+    if text and not (colon and port.isascii() and port.isdecimal() and int(port) <= 65535):
         raise argparse.ArgumentTypeError(f"{text!r} is not host:port, e.g. 127.0.0.1:8080 or :8080")
     return text
 

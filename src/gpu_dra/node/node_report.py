@@ -13,6 +13,7 @@ from gpu_dra.core.errors import GpuDraError
 from gpu_dra.kube.api import NODES
 from gpu_dra.kube.errors import WriteConflict
 from gpu_dra.kube.events import Reference, Severity
+from gpu_dra.slices.marks import NODE_CONDITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONDITION: Final = "NvidiaGPUsOffered"
 LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 10.0
 """A trouble is told when it has lasted this long: starting up is none."""
@@ -35,7 +35,7 @@ def condition(troubles: list[str], *, now: float) -> Object:
     """The condition as core/v1 has it."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     return {
-        "type": CONDITION,
+        "type": NODE_CONDITION,
         "status": "False" if troubles else "True",
         "reason": "NotOffered" if troubles else "Offered",
         "message": "; ".join(troubles) or "this node's GPUs are published as ResourceSlices",
@@ -47,12 +47,12 @@ def condition(troubles: list[str], *, now: float) -> Object:
 def with_condition(node: Object, new: Object) -> Object | None:
     """The Node with the condition set; None when it says so already. The time of transition stays while the status does."""
     conditions: list[dict[str, Any]] = list(node.get("status", {}).get("conditions") or ())
-    old = next((each for each in conditions if each["type"] == CONDITION), None)
+    old = next((each for each in conditions if each["type"] == NODE_CONDITION), None)
     if old is not None and all(old.get(key) == new[key] for key in ("status", "reason", "message")):
         return None
     if old is not None and old["status"] == new["status"]:
         new = {**new, "lastTransitionTime": old["lastTransitionTime"]}
-    others = [each for each in conditions if each["type"] != CONDITION]
+    others = [each for each in conditions if each["type"] != NODE_CONDITION]
     return {**node, "status": {**node.get("status", {}), "conditions": [*others, new]}}
 
 

@@ -16,7 +16,7 @@ from gpu_dra.cdi.naming import uid_of
 from gpu_dra.core.errors import GpuDraError
 from gpu_dra.kube.api import DAEMON_SETS, RESOURCE_SLICES
 from gpu_dra.kube.errors import NotFound
-from gpu_dra.slices.plan import OURS
+from gpu_dra.slices.marks import OURS
 
 if TYPE_CHECKING:
     from pathlib import Path

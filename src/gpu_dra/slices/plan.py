@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gpu_dra.slices.compare import same_spec
+from gpu_dra.slices.marks import OURS
 from gpu_dra.slices.names import generate_name, index_of
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
     from gpu_dra.kube.api import Object
     from gpu_dra.slices.pool import DesiredPool
-
-
-OURS: Final = {"app.kubernetes.io/managed-by": "gpu-dra"}
-"""Label of every slice that this product wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

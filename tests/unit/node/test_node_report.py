@@ -10,7 +10,8 @@ from gpu_dra.kube.errors import WriteConflict
 from gpu_dra.kube.events import EventRecorder
 from gpu_dra.kube.fake import FakeKubeApi
 from gpu_dra.kube.rest import Verb
-from gpu_dra.node.node_report import CONDITION, NodeReport, condition, with_condition
+from gpu_dra.node.node_report import NodeReport, condition, with_condition
+from gpu_dra.slices.marks import NODE_CONDITION
 
 TROUBLE = ["the kernel module nvidia is not loaded; load it"]
 
@@ -36,7 +37,7 @@ class Node:
     @property
     def condition(self):
         conditions = self.api.store.get(NODES, "node-a").get("status", {}).get("conditions", [])
-        return next((c for c in conditions if c["type"] == CONDITION), None)
+        return next((c for c in conditions if c["type"] == NODE_CONDITION), None)
 
     @property
     def told(self):

@@ -7,7 +7,7 @@ from gpu_dra.kube.api import DAEMON_SETS, RESOURCE_SLICES
 from gpu_dra.kube.fake import FakeKubeApi
 from gpu_dra.node.directories import NodeDirectories
 from gpu_dra.node.retire import retire
-from gpu_dra.slices.plan import OURS
+from gpu_dra.slices.marks import OURS
 
 UID = "00000000-0000-4000-8000-000000000001"
 

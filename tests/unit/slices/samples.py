@@ -12,7 +12,8 @@ from gpu_dra.model.gpu import Fabric, Gpu, MigMode
 from gpu_dra.model.inventory import DriverState, Inventory
 from gpu_dra.model.mig import MigDevice, MigProfile, Placement
 from gpu_dra.model.pci import PciAddress
-from gpu_dra.slices.plan import OURS, Create, Delete, NodeOwner, Update, Write
+from gpu_dra.slices.marks import OURS
+from gpu_dra.slices.plan import Create, Delete, NodeOwner, Update, Write
 from gpu_dra.slices.pool import DesiredPool, DesiredSlice
 
 DRIVER = "gpu.nvidia.com"
