@@ -86,8 +86,13 @@ def _static(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Server
 
 
 def _official(paths: str, context: str | None) -> ServerConfig:
-    from gpu_dra.kube.kubeconfig_official import load  # noqa: PLC0415 — 20 MiB, only for those who need it
-
+    try:
+        from gpu_dra.kube.kubeconfig_official import load  # noqa: PLC0415 — 20 MiB, only for those who need it
+    except ModuleNotFoundError as error:
+        raise Refused(
+            f"{paths}: this needs the Python package {error.name}, which the container image leaves out;"
+            " use a kubeconfig with a token or a client certificate, or run gpu-dra outside of the container"
+        ) from error
     return load(paths, context=context)
 
 

@@ -166,6 +166,17 @@ def test_an_exec_plugin_that_fails_is_named_as_the_reason(write, tmp_path, caplo
         load_kubeconfig(path).source.load(rejected=False)
 
 
+def test_where_the_official_client_is_left_out_the_way_out_is_told(write, plugin, monkeypatch):
+    """The container image leaves it out."""
+    monkeypatch.delitem(sys.modules, "gpu_dra.kube.kubeconfig_official", raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
+    path = write(config(user=exec_user(plugin)))
+    with pytest.raises(Refused, match="outside of the container") as refused:
+        load_kubeconfig(path)
+    assert "kubernetes" in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
 def test_a_static_kubeconfig_does_not_load_the_official_client(write):
     """It costs a node process 20 MiB."""
     program = (
