@@ -5,7 +5,8 @@ ARG BASE_IMAGE=docker.io/library/debian:trixie-slim
 # The base with Python's interpreter and standard library, and nothing of pip. A base that has Python 3.11 or later is taken as it is.
 FROM ${BASE_IMAGE} AS python
 RUN if ! python3 -c 'import sys, ssl, json; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-      apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends python3-minimal libpython3-stdlib; \
+      apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
+        python3-minimal libpython3-stdlib libstdc++6; \
     fi
 
 # The locked distributions, in one folder. hack/image lays them in site/ARCHITECTURE where a build cannot reach PyPI; else uv gets them.

@@ -33,7 +33,10 @@ PACKAGES = (
 )
 """Debian's, that install or start things: nothing does either in a container. Purged, so that the package list stays true."""
 PROGRAMS = ("dpkg*", "pip*", "idle*", "pydoc*", "2to3*", "python*-config", "update-alternatives")
-FOLDERS = ("/usr/include", "/usr/share/man", "/usr/share/info", "/usr/share/locale", "/usr/share/lintian", "/usr/share/perl5")
+FOLDERS = (
+    "/usr/include",
+    *(f"/usr/share/{name}" for name in ("gcc", "gdb", "info", "lintian", "locale", "man", "perl5", "python3")),
+)
 EMPTIED = ("/tmp", "/var/tmp", "/var/cache", "/var/log", "/var/lib/apt", "/var/lib/dpkg/info", "/root")
 STANDARD_LIBRARY = (
     "ensurepip",
@@ -46,11 +49,14 @@ STANDARD_LIBRARY = (
     "turtle.py",
     "venv",
     "site-packages",
+    "sitecustomize.py",
 )
 """Of these, `site-packages` is where some bases have pip."""
 IN_WHEELS = ("*.pyi", "*.pyx", "*.pxd", "*.c", "*.h", "*.cpp", "*.hash", "py.typed", "tests", "test", "__pycache__")
 ABOUT_THE_INSTALLATION = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 """They tell how this machine installed, which differs from one to the next."""
+HEAVIEST = ("gpu_dra.node.app", "gpu_dra.hardware.nvml", "yaml")
+"""Modules that between them load every native one."""
 USER = "nonroot:x:65532:65532:gpu-dra:/nonexistent:/usr/sbin/nologin\n"
 COMMAND = "#!{python} -{flags}\nfrom gpu_dra.cli.main import main\n\nraise SystemExit(main())\n"
 
@@ -65,6 +71,8 @@ def main() -> None:
     strip_system()
     write_sbom(options.sbom, site=library, dpkg=Path("/var/lib/dpkg/status"))
     compile_all(Path(sysconfig.get_path("stdlib")), library)
+    # A base that lacks a shared library is found out here and not on a node. Started anew: this process remembers what is gone.
+    subprocess.run([options.prefix / "bin" / "python3", "-BOOPs", "-c", f"import {', '.join(HEAVIEST)}"], check=True)
 
 
 def install(site: Path, prefix: Path) -> Path:
@@ -101,7 +109,12 @@ def strip_system() -> None:
     standard = Path(sysconfig.get_path("stdlib"))
     for folder in map(Path, ("/usr/bin", "/usr/sbin", "/usr/local/bin")):
         remove(*(path for pattern in PROGRAMS for path in folder.glob(pattern)))
-    remove(*map(Path, FOLDERS), *(standard / name for name in STANDARD_LIBRARY), *standard.glob("config-*"))
+    remove(
+        *map(Path, FOLDERS),
+        *(standard / name for name in STANDARD_LIBRARY),
+        *standard.glob("config-*"),
+        *Path("/etc").glob("python3*"),
+    )
     remove(*(path for folder in EMPTIED for path in Path(folder).glob("*")))
     remove(*Path("/usr/share/doc").glob("*/[!c]*"), *Path("/etc").glob("*-"), *Path("/var/lib/dpkg").glob("*-old"))
     for path in Path("/usr").rglob("*"):

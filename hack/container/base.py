@@ -19,7 +19,8 @@ LOCAL = "localhost/gpu-dra-base"
 SUITE = "trixie"
 PYTHON = "3.13"
 """The minor version of `python3-minimal` in SUITE; wheels for an offline build are chosen by it."""
-INCLUDED = ("python3-minimal", "libpython3-stdlib")
+INCLUDED = ("python3-minimal", "libpython3-stdlib", "libstdc++6")
+"""As in the Dockerfile. The C++ library is for grpcio."""
 TO_MAKE = (
     Package(name="mmdebstrap", shown_by=("mmdebstrap",)),
     Package(name="debian-archive-keyring", shown_by=("/usr/share/keyrings/debian-archive-keyring.gpg",)),
