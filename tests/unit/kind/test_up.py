@@ -99,6 +99,7 @@ def test_cluster_image_and_chart_come_in_this_order(machine):
     assert calls[3] == f"kind load image-archive {machine.archive} --name lab"
     assert "--kube-context kind-lab " in calls[4]
     assert "--set node.simulate=a100x8 " in calls[4]
+    assert "--set detector.enabled=false " in calls[4]
     assert calls[4].endswith(" --set a=b")
 
 
