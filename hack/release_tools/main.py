@@ -96,7 +96,9 @@ def _image(folder: Path, version: str, modified: int) -> Path:
     path = folder.resolve() / f"gpu-dra-{version}-image-{architecture}.tar"
     command = [str(ROOT / "hack/image"), "--output", str(path), "--tag", version]
     try:
-        done = subprocess.run(command, env={**os.environ, "SOURCE_DATE_EPOCH": str(modified)}, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, "SOURCE_DATE_EPOCH": str(modified)}, stdout=subprocess.DEVNULL, check=False
+        )
     except FileNotFoundError as error:
         raise ReleaseError(f"{command[0]} is missing") from error
     if done.returncode != 0 or not path.exists():
