@@ -45,6 +45,7 @@ def _furnish(node: Path, request: dict[str, Any]) -> None:
     if request["host_tree"] is not None:
         for command in HostTree.open(Path(request["host_tree"])).mount_commands():
             _run(command)
+    _run(("mount", "--make-rshared", "/"))  # as on a machine with systemd; within this namespace, whose mounts began private
 
 
 def _write(path: Path, content: str) -> None:
