@@ -1,4 +1,4 @@
-"""`make demo`: two nodes with mocked GPUs, the driver on both, sample pods, and a table of what each got.
+"""`make demo`: two nodes with mocked GPUs, the chart installed, sample pods, and a table of what each got.
 
 Leaves everything running; `make demo-down` takes it away. Exit status 1 when a pod did not get exactly what its claim says.
 """
@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hack.demo import report
-from hack.testbed import driver
+from hack.testbed.chart import Chart
 from hack.testbed.cluster.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 from hack.testbed.cluster.errors import LabError, say_on_stderr
 from hack.testbed.cluster.lab import Lab
 from hack.testbed.cluster.spec import NodeSpec, Wishes
-from hack.testbed.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,15 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def up(name: str, kubernetes: str, *, say: Say) -> Lab:
-    """Lab, partitions, driver and sample pods; what is already there stays."""
+    """Lab, partitions, image, chart and sample pods; what is already there stays."""
     lab = Lab.up(Wishes(name=name, kubernetes=kubernetes, nodes=NODES), say=say)
     partition(lab)
-    driver.install(lab)
-    for node in NODES:
-        one = Driver(lab=lab, node=node.name)
-        if one.process is None:
-            say(f"starting the driver on {node.name}")
-            one.start()
+    chart = Chart(lab=lab)
+    chart.load_image(say=say)
+    say("installing the chart helm/gpu-dra")
+    chart.install()
     wait(
         "ResourceSlices of both nodes",
         lambda: {s["spec"]["nodeName"] for s in items(lab, "resourceslices")} >= {n.name for n in NODES},
@@ -87,6 +84,7 @@ def show(lab: Lab) -> int:
     print(f"\n{PENDING} stays pending, as it should: {why_pending(lab, PENDING)}")
     print(
         f"\nLook around:  export KUBECONFIG={lab.kubeconfig}; {lab.toolbox['kubectl']} get pods,resourceclaims,resourceslices"
+        f"\nHelm:         {lab.toolbox['helm']} --namespace gpu-dra status gpu-dra"
         f"\nTake it down: make demo-down"
     )
     return 0 if rows and all(row.right for row in rows) else 1

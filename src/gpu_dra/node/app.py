@@ -136,7 +136,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         beside_device_plugin=settings.beside_device_plugin,
         clock=clock,
     )
-    offers = Offers(discovery, coexistence, publisher, api, metrics, node_name=settings.node_name)
+    offers = Offers(discovery, coexistence, publisher, api, metrics, node_name=settings.node_name, taken=registration.taken)
     background = {
         "discovery": discovery.run,
         "coexistence": coexistence.run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gpu_dra import DRIVER_NAME
 from gpu_dra.slices.build import build_slices
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gpu_dra.slices.publisher import SlicePublisher
 
 
+KUBELET_SECONDS: Final = 5.0
+"""To wait for the kubelet before the first publication; it looks for plugins every second."""
+
+
 class Offers:
     """Hands each new state to the publisher, in the form that this API server's version takes."""
 
@@ -31,16 +35,25 @@ class Offers:
         metrics: NodeMetrics,
         *,
         node_name: str,
+        taken: asyncio.Event,
     ) -> None:
+        """`taken`: the kubelet has taken this plugin."""
         self._inventories = inventories
         self._coexistence = coexistence
         self._publisher = publisher
         self._api = api
         self._metrics = metrics
         self._node_name = node_name
+        self._taken = taken
 
     async def run(self) -> None:
-        """Publish each change, for ever; nothing before it is known that the GPUs are ours to offer."""
+        """Publish each change, for ever; nothing before it is known that the GPUs are ours to offer.
+
+        The kubelet comes first: a pod that is scheduled before it knows us fails to prepare and is tried again a minute later only.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KUBELET_SECONDS):
+                await self._taken.wait()
         changes = self._inventories.changes()
         newest: asyncio.Task[Inventory] = asyncio.ensure_future(anext(changes))
         verdict = asyncio.ensure_future(self._coexistence.changed.wait())

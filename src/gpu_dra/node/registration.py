@@ -6,6 +6,7 @@ node's slices when it starts, hence a confirmed registration is also the moment 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ class RegistrationService:
 
     def __init__(self, *, driver: str, endpoint: Path, versions: tuple[str, ...], on_registered: Callable[[], None]) -> None:
         self.state = RegistrationState()
+        self.taken = asyncio.Event()
+        """Set once the kubelet has taken us for the first time."""
         self._on_registered = on_registered
         self._info = messages.PluginInfo(type="DRAPlugin", name=driver, endpoint=str(endpoint), supported_versions=versions)
 
@@ -56,6 +59,7 @@ class RegistrationService:
     async def _notify(self, status: messages.RegistrationStatus, _context: object) -> messages.RegistrationStatusResponse:
         if status.plugin_registered:
             self.state.registered, self.state.reason = True, ""
+            self.taken.set()
             log.info("kubelet registered the plugin")
             self._on_registered()
         else:
