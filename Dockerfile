@@ -2,15 +2,8 @@
 # A plain `docker build .` works too where Debian's and PyPI's servers can be reached.
 ARG BASE_IMAGE=docker.io/library/debian:trixie-slim
 
-# The base with Python's interpreter and standard library, and nothing of pip. A base that has Python 3.11 or later is taken as it is.
-FROM ${BASE_IMAGE} AS python
-RUN if ! python3 -c 'import sys, ssl, json; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-      apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
-        python3-minimal libpython3-stdlib libstdc++6; \
-    fi
-
 # The locked distributions, in one folder. hack/image lays them in site/ARCHITECTURE where a build cannot reach PyPI; else uv gets them.
-FROM python AS distributions
+FROM ${BASE_IMAGE} AS distributions
 ARG TARGETARCH
 COPY . /src
 RUN set -eu; \
@@ -22,12 +15,19 @@ RUN set -eu; \
     python3 -m venv /uv && /uv/bin/pip install --quiet --no-cache-dir uv==0.13.9; \
     python3 /src/hack/container/fetch.py --uv /uv/bin/uv --project /src --output /site
 
-# The root file system as it will be: installed, stripped, with bytecode. One layer, so that what is taken away is gone.
-FROM python AS root
+# The root file system as it will be: Python unless the base has it, the distributions, stripped, with bytecode.
+FROM ${BASE_IMAGE} AS root
 COPY hack/container/assemble.py hack/container/sbom.py /build/
 COPY --from=distributions /site /build/site
-RUN python3 -B /build/assemble.py --site /build/site --prefix /opt/gpu-dra --sbom /usr/share/gpu-dra/sbom.json && rm -r /build
+RUN set -eu; \
+    if ! python3 -c 'import sys, ssl, json; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+      apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
+        python3-minimal libpython3-stdlib libstdc++6; \
+    fi; \
+    python3 -B /build/assemble.py --site /build/site --prefix /opt/gpu-dra --sbom /usr/share/gpu-dra/sbom.json; \
+    rm -r /build
 
+# In one layer, so that what was taken away is gone.
 FROM scratch
 ARG VERSION=unknown
 ARG BASE_IMAGE

@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help venv check generate unit contract component cluster-test test bench demo demo-down cluster release clean
+.PHONY: help venv check generate unit contract component cluster-test test bench image demo demo-down cluster release clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s "$$(printf '\t')"
@@ -44,6 +44,9 @@ test: check unit  ## everything
 
 bench: venv  ## figures for docs/performance.md, as a table and as JSON
 	@$(PYTHON) -m tests.perf.bench
+
+image: venv  ## the container image as an archive; prints where it is
+	@hack/image
 
 demo: venv  ## a local Kubernetes with two GPU nodes, the driver, and pods that claim GPUs
 	@$(PYTHON) -m hack.demo.main up

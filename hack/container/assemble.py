@@ -34,6 +34,7 @@ PACKAGES = (
 """Debian's, that install or start things: nothing does either in a container. Purged, so that the package list stays true."""
 PROGRAMS = ("dpkg*", "pip*", "idle*", "pydoc*", "2to3*", "python*-config", "update-alternatives")
 FOLDERS = (
+    "/etc/apt",
     "/usr/include",
     *(f"/usr/share/{name}" for name in ("gcc", "gdb", "info", "lintian", "locale", "man", "perl5", "python3")),
 )
@@ -114,6 +115,7 @@ def strip_system() -> None:
         *(standard / name for name in STANDARD_LIBRARY),
         *standard.glob("config-*"),
         *Path("/etc").glob("python3*"),
+        *Path("/usr/lib").glob("*/gconv"),  # the C library's conversions of character sets; Python has its own
     )
     remove(*(path for folder in EMPTIED for path in Path(folder).glob("*")))
     remove(*Path("/usr/share/doc").glob("*/[!c]*"), *Path("/etc").glob("*-"), *Path("/var/lib/dpkg").glob("*-old"))
