@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def image(*, tag: str | None = None, base_image: str | None = None, engine: str 
     reference = f"{REPOSITORY}:{tag or inputs.version()}"
     made_here = base_image is None and not base.registry_answers(base.PUBLIC)
     origin = f"{base.LOCAL}:{base.base_key(arch)}" if made_here else base_image or base.PUBLIC
-    epoch = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+    epoch = source_date_epoch(os.environ)
     facts = {"reference": reference, "base": origin, "arch": arch, "epoch": str(epoch)}
 
     def fill(folder: Path) -> None:
@@ -61,6 +62,14 @@ def image(*, tag: str | None = None, base_image: str | None = None, engine: str 
     os.utime(entry)
     forget_old(cache)
     return Image(reference=reference, archive=entry / ARCHIVE)
+
+
+def source_date_epoch(environment: Mapping[str, str]) -> int:
+    """Seconds since 1970 for every time stamp. Source: reproducible-builds.org. Raises LabError."""
+    text = environment.get("SOURCE_DATE_EPOCH") or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise LabError(f"SOURCE_DATE_EPOCH is {text!r}; it takes seconds since 1970, as `git log -1 --format=%ct` prints them")
+    return int(text)
 
 
 def forget_old(cache: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from hack.container import build, cli, engines, inputs
+from hack.container import base, build, cli, engines, inputs
 from hack.container.base import registry_host
 from hack.container.engines import Engine, choose
 from hack.testbed.cluster.errors import LabError
@@ -119,6 +120,25 @@ def test_only_the_images_that_were_used_last_stay_in_the_cache(tmp_path):
     (tmp_path / "image-base-0").mkdir()
     build.forget_old(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [*(f"image-{age}" for age in range(build.KEPT)), "image-base-0"]
+
+
+def test_a_time_that_is_no_number_is_refused_with_what_it_takes():
+    assert build.source_date_epoch({}) == 0
+    assert build.source_date_epoch({"SOURCE_DATE_EPOCH": "1700000000"}) == 1700000000
+    with pytest.raises(LabError, match="'yesterday'; it takes seconds"):
+        build.source_date_epoch({"SOURCE_DATE_EPOCH": "yesterday"})
+
+
+def test_a_base_made_here_has_what_the_dockerfile_installs_into_a_public_one():
+    dockerfile = (inputs.PROJECT / "Dockerfile").read_text()
+    assert f"{' '.join(base.INCLUDED)};" in dockerfile
+    assert f"ARG BASE_IMAGE={base.PUBLIC}\n" in dockerfile
+    assert f"debian:{base.SUITE}-" in base.PUBLIC
+
+
+def test_the_build_gets_the_uv_that_developers_have():
+    (wanted,) = set(re.findall(r"uv==[\d.]+", (inputs.PROJECT / "hack/venv").read_text()))
+    assert wanted in (inputs.PROJECT / "Dockerfile").read_text()
 
 
 def test_a_tag_that_no_registry_takes_is_refused_in_one_line(capsys):
