@@ -35,6 +35,7 @@ _DIRECTORIES: Final = (
 )
 _LOADER_CACHE: Final = "etc/ld.so.cache"
 _MACHINES: Final = {"x86_64": elf.Machine.X86_64, "aarch64": elf.Machine.AARCH64}
+_SETTING: Final = "--nvidia-driver-root (node.driverRoot of the chart)"
 _MOST_LINKS: Final = 40
 """As the kernel's own limit, MAXSYMLINKS."""
 
@@ -79,15 +80,19 @@ def library_directories(root: Path) -> tuple[Path, ...]:
     return tuple(_directories(root))
 
 
-def find_library(root: Path, name: str) -> Path:
+def find_library(root: Path, name: str, *, on_host: Path | None = None) -> Path:
     """The file behind `name` (`libcuda.so.1`) below `root`, for this machine's architecture, links resolved.
 
-    Raises DriverRootNotFound with everything that was tried.
+    Raises DriverRootNotFound with everything that was tried, in paths of the host, where `root` is `on_host`.
     """
     looked_in: list[Path] = []
     passed_over: list[str] = []
+
+    def told(path: Path) -> Path:
+        return path if on_host is None else on_host / path.relative_to(root)
+
     for directory in _directories(root):
-        looked_in.append(directory)
+        looked_in.append(told(directory))
         candidate = directory / name
         if not os.path.lexists(candidate):
             continue
@@ -95,8 +100,8 @@ def find_library(root: Path, name: str) -> Path:
         objection = "its link leads nowhere" if path is None else _objection(path)
         if path is not None and objection is None:
             return path
-        passed_over.append(f"{candidate} ({objection})")
-    raise DriverRootNotFound(_not_found(root, name, looked_in, passed_over))
+        passed_over.append(f"{told(candidate)} ({objection})")
+    raise DriverRootNotFound(_not_found(told(root), name, looked_in, passed_over, exists=root.is_dir()))
 
 
 def _directories(root: Path) -> Iterator[Path]:
@@ -133,10 +138,10 @@ def _objection(path: Path) -> str | None:
     return None if machine == ours else f"for another architecture, ELF machine {machine}"
 
 
-def _not_found(root: Path, name: str, looked_in: list[Path], passed_over: list[str]) -> str:
-    if not root.is_dir():
-        return f"the driver root {root} does not exist; install the NVIDIA driver there or set --nvidia-driver-root to where it is"
+def _not_found(root: Path, name: str, looked_in: list[Path], passed_over: list[str], *, exists: bool) -> str:
+    if not exists:
+        return f"the driver root {root} does not exist; install the NVIDIA driver there or set {_SETTING} to where it is"
     looked = ", ".join(str(directory) for directory in looked_in) or "no library directory at all"
     passed = f"; passed over: {', '.join(passed_over)}" if passed_over else ""
     where = f"below the driver root {root} (looked in {looked}{passed})"
-    return f"{name} was not found {where}; install the NVIDIA driver or set --nvidia-driver-root"
+    return f"{name} was not found {where}; install the NVIDIA driver or set {_SETTING}"

@@ -39,5 +39,5 @@ def open_machine(settings: NodeSettings, *, clock: Clock) -> Machine:
         simulated = FakeNvml(simulated_machine(settings.simulate), seed=settings.node_name)
         return Machine(discovery=Discovery(simulated, settings.host, clock=clock), builder=SimulatedCdiBuilder(), specs=specs)
     root = settings.host.driver_root
-    real = PynvmlAdapter(lambda: find_library(root, "libnvidia-ml.so.1"))
+    real = PynvmlAdapter(lambda: find_library(root, "libnvidia-ml.so.1", on_host=settings.host.host_driver_root))
     return Machine(discovery=Discovery(real, settings.host, clock=clock), builder=CdiBuilder(settings.host), specs=specs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +115,13 @@ def test_directories_are_named_once_and_by_their_real_path(root):
     (root / "usr/lib64").mkdir(parents=True)
     (root / "lib64").symlink_to("usr/lib64")
     assert library_directories(root) == (root / "usr/lib64", root)
+
+
+def test_what_was_tried_is_told_in_paths_of_the_host(tmp_path):
+    """In a pod the driver root is a mount under another name, which a person on the host does not know."""
+    (tmp_path / "usr/lib64").mkdir(parents=True)
+    with pytest.raises(DriverRootNotFound, match=r"below the driver root /opt/driver .looked in /opt/driver/usr/lib64") as told:
+        find_library(tmp_path, "libcuda.so.1", on_host=Path("/opt/driver"))
+    assert str(tmp_path) not in str(told.value)
+    with pytest.raises(DriverRootNotFound, match="the driver root /opt/nowhere does not exist"):
+        find_library(tmp_path / "none", "libcuda.so.1", on_host=Path("/opt/nowhere"))
