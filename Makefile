@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help venv check generate unit contract component cluster-test test bench image demo demo-down cluster release clean
+.PHONY: help venv check generate unit contract component helm-test cluster-test test bench image demo demo-down cluster release clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s "$$(printf '\t')"
@@ -25,6 +25,7 @@ check: venv  ## formatting, lints, types, import contracts, generated files
 generate: venv  ## write the generated files anew
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PYTHON) hack/gen/protos.py
 	@$(PYTHON) hack/gen/deviceclasses.py
+	@$(PYTHON) hack/gen/chart.py
 
 unit: venv  ## tests without root, processes or network
 	@$(PYTEST) tests/unit -q
@@ -35,12 +36,15 @@ contract: venv  ## one suite for a fake and the real thing
 component: venv  ## real entry point, C mock of NVML, kubelet and API server fakes
 	@$(PYTEST) tests/component -q
 
+helm-test: venv  ## the chart, rendered by the real Helm
+	@$(PYTEST) tests/helm -q
+
 cluster-test: venv  ## real Kubernetes: all on 1.37, smoke on 1.34
 	@$(PYTEST) tests/cluster -q
 
 test: check unit  ## everything
 	@hack/cluster build 1.37 1.34
-	@$(PYTEST) tests/contract tests/component tests/cluster
+	@$(PYTEST) tests/helm tests/contract tests/component tests/cluster
 
 bench: venv  ## figures for docs/performance.md, as a table and as JSON
 	@$(PYTHON) -m tests.perf.bench
