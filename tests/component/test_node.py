@@ -98,9 +98,9 @@ async def test_grpc_health_tells_liveness_and_readiness_apart(world):
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])
 async def test_the_health_stream_begins_with_every_device(plugin, version):
-    async for report in watch_health(plugin, version=version):
-        assert report == {f"gpu-{minor}": (1, "") for minor in range(8)}
-        break
+    reports = watch_health(plugin, version=version)
+    assert await anext(reports) == {f"gpu-{minor}": (1, "") for minor in range(8)}
+    await reports.aclose()
 
 
 async def test_claims_of_both_plugins_of_an_update_are_known_to_both(world, plugin):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_dra.core.backoff import Backoff
+from gpu_dra.core.errors import GpuDraError
 from gpu_dra.hardware.session import NvmlSession
 from gpu_dra.hardware.worker import CALL_DEADLINE, CallHung, NvmlWorker
 from gpu_dra.model.inventory import DriverState, Inventory
@@ -31,6 +32,9 @@ POLL: Final = 1.0
 RESCAN: Final = 30.0
 """Seconds between scans that nothing asked for."""
 _MOST_WAIT: Final = 10.0
+_CLOSE_SECONDS: Final = 2.0
+STALE: Final = 120.0
+"""Age in seconds from which a snapshot says nothing any more; several scans were due and each may wait for a hung GPU."""
 _NOT_YET = Inventory(state=DriverState.UNRESPONSIVE, reason="the first scan of this node's GPUs has not ended yet")
 
 
@@ -46,12 +50,18 @@ class Discovery:
         self._last_whole_scan = 0
         self._current = _NOT_YET
         self._version = 0
+        self._looked = clock.monotonic()
         self._changed = asyncio.Event()
 
     @property
     def current(self) -> Inventory:
         """The newest snapshot, from memory; before the first scan one that says so."""
         return self._current
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last look at the hardware ended."""
+        return self._clock.monotonic() - self._looked
 
     async def changes(self) -> AsyncIterator[Inventory]:
         """The snapshot as soon as there is one, then each new one; a slow reader misses those between."""
@@ -86,9 +96,13 @@ class Discovery:
                 await self._clock.sleep(backoff.next())
 
     async def close(self) -> None:
-        """Let go of NVML; `refresh` opens it again."""
+        """Let go of NVML; `refresh` opens it again. An NVML that does not come to an end is left to the end of the process."""
         if not self._worker.hung():
-            await self._worker.run(self._session.close)
+            try:
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._worker.run(self._session.close)
+            except (TimeoutError, GpuDraError) as error:
+                log.warning("NVML was not closed in order", extra={"error": str(error) or "it takes too long"})
         self._worker.close()
 
     async def _until_changed(self, before: tuple[frozenset[int | None], Fingerprint]) -> None:
@@ -128,6 +142,7 @@ class Discovery:
         return replace(self._current, state=DriverState.UNRESPONSIVE, reason=reason, gpus=gpus)
 
     def _accept(self, inventory: Inventory) -> None:
+        self._looked = self._clock.monotonic()
         before, self._current = self._current, inventory
         if self._version and before == inventory:
             return

@@ -43,6 +43,7 @@ _ENGINES_SHARED: Final = 0
 _RECOVERY_ACTION_FIELD: Final = 230
 """`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`."""
 _LIBRARY_NOT_FOUND: Final = 12
+_UNKNOWN: Final = 999
 
 
 class PynvmlAdapter:
@@ -52,6 +53,7 @@ class PynvmlAdapter:
         self._find_library = find_library
         """Where `libnvidia-ml.so.1` is now; raises NotReady with the reason when it is nowhere."""
         self._library: Path | None = None
+        self._identity: tuple[int, int] | None = None
 
     def open(self) -> None:
         """Load the library found now and begin a session."""
@@ -67,7 +69,7 @@ class PynvmlAdapter:
         except NvmlError:
             _unload()
             raise
-        self._library = path
+        self._library, self._identity = path, _identity(path)
 
     def close(self) -> None:
         """End the session and let go of the library."""
@@ -81,7 +83,8 @@ class PynvmlAdapter:
     def is_superseded(self) -> bool:
         """True when `find_library` finds another file than the one in use, or none."""
         try:
-            return self._library is not None and self._locate() != self._library
+            found = self._locate()
+            return self._library is not None and (found != self._library or _identity(found) != self._identity)
         except LibraryNotFound:
             return True
 
@@ -319,6 +322,17 @@ def _asking(function: str) -> Iterator[None]:
         yield
     except pynvml.NVMLError as error:
         raise error_for(function, error.value) from error
+    except ValueError as error:  # a text of NVML that is no UTF-8, an address of another shape
+        raise NvmlError(function, _UNKNOWN, f"an answer that cannot be read: {error}") from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is: a driver container that is exchanged brings another one under the same name."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 def _load(path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from gpu_dra.core.errors import GpuDraError
 from gpu_dra.hardware import mig_scan, names, procfs, sysfs
 from gpu_dra.hardware.host import HostPaths
 from gpu_dra.hardware.nvml import FabricState, GpuHandle, Nvml, RecoveryAction
@@ -73,7 +74,7 @@ def scan(nvml: Nvml, host: HostPaths, *, known: Mapping[int, Gpu], skip: Mapping
             try:
                 gpus[index] = _describe(nvml, host, index, notes)
                 continue
-            except NvmlError as error:
+            except GpuDraError as error:  # whatever it is, it is this GPU's trouble and no other's
                 reason = str(error)
         if index in known:
             gpus[index] = replace(known[index], unhealthy=reason)
@@ -162,7 +163,7 @@ def _fault(nvml: Nvml, index: int, reason: str, *, touch: bool) -> GpuFault:
     if touch:
         try:
             pci = nvml.pci(nvml.gpu(index))
-        except NvmlError:
+        except GpuDraError:
             pci = None
     return GpuFault(where=str(pci) if pci else f"index {index}", reason=reason, pci=pci)
 

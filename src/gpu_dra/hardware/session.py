@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from gpu_dra.core.errors import Broken, GpuDraError
 from gpu_dra.hardware import mig_scan, procfs, sysfs
 from gpu_dra.hardware.nvml_errors import DriverNotLoaded, GpuLost, LibraryNotFound, NvmlError, VersionMismatch
 from gpu_dra.hardware.scan import Scan, scan
@@ -47,7 +48,7 @@ class NvmlSession:
             if not (self._open and skip):  # a thread is inside the library: it must not be closed under it
                 self._renew(nvml)
             found = scan(nvml, self._host, known=self._known, skip=skip)
-        except NvmlError as error:
+        except GpuDraError as error:
             if not skip:
                 self.close(nvml)
             return self._explain(error)
@@ -60,7 +61,10 @@ class NvmlSession:
         """
         if not self._open:
             return ("closed",)
-        facts: list[object] = [self._stand()]
+        try:
+            facts: list[object] = [self._stand()]
+        except Broken as error:
+            return ("unreadable", str(error))
         facts += [_pulse(nvml, index, gpu) for index, gpu in self._known.items() if index not in skip]
         return tuple(facts)
 
@@ -98,11 +102,14 @@ class NvmlSession:
         )
         return Inventory(state=DriverState.DRIVER_NOT_LOADED, reason=reason)
 
-    def _explain(self, error: NvmlError) -> Inventory:
+    def _explain(self, error: GpuDraError) -> Inventory:
         if isinstance(error, LibraryNotFound | DriverNotLoaded) and not sysfs.nvidia_gpus(self._host):
             return Inventory(state=DriverState.NO_GPU, reason=_NO_GPU)
         state = next((state for kind, state in _STATES if isinstance(error, kind)), DriverState.UNRESPONSIVE)
-        version = procfs.driver_version(self._host)
+        try:
+            version = procfs.driver_version(self._host)
+        except Broken:  # what could not be read may be just that
+            version = None
         reason = f"{error}; the kernel module is {version or 'unknown'}" if isinstance(error, VersionMismatch) else str(error)
         return Inventory(state=state, reason=reason, driver_version=version)
 

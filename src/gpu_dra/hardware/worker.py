@@ -60,6 +60,7 @@ class NvmlWorker:
         self._turn = asyncio.Lock()
         self._thread: _Thread | None = None
         self._stuck: dict[_Thread, CallHung] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def hung(self) -> dict[int | None, CallHung]:
         """Calls that still have not returned, by GPU index; None stands for a call about the node as a whole."""
@@ -67,7 +68,22 @@ class NvmlWorker:
         return {hang.gpu_index: hang for hang in self._stuck.values()}
 
     async def run(self, work: Callable[[Nvml], Result]) -> Result:
-        """The result of `work`, which may make any number of calls. Raises what `work` raises, and CallHung."""
+        """The result of `work`, which may make any number of calls. Raises what `work` raises, and CallHung.
+
+        A caller that is cancelled leaves at once; its work keeps its turn until it ends or hangs, since two threads in NVML, or a
+        library that is closed under one of them, is worse than a wait.
+        """
+        task = asyncio.create_task(self._run(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: its caller may be gone
+
+    async def _run(self, work: Callable[[Nvml], Result]) -> Result:
         async with self._turn:
             thread = self._thread = self._thread or _Thread(self._nvml)
             future = asyncio.wrap_future(thread.submit(work))

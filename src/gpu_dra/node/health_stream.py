@@ -11,6 +11,7 @@ import contextlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gpu_dra.hardware.discovery import STALE
 from gpu_dra.node import handlers
 from gpu_dra.node.generated.kubelet import health_v1_pb2, health_v1alpha1_pb2
 
@@ -94,14 +95,15 @@ class HealthService:
         return watch
 
     def _message(self, messages: ModuleType) -> Any:  # noqa: ANN401 - a message of either version
-        now = int(self._clock.wall())
+        looked = int(self._clock.wall() - self._inventories.age)
+        stale = self._inventories.age > STALE
         response = messages.NodeWatchResourcesResponse()
         for name, trouble in sorted(self._report.of(self._inventories.current).items()):
             response.devices.append(
                 messages.DeviceHealth(
                     device=messages.DeviceIdentifier(pool_name=self._pool, device_name=name),
-                    health=messages.HEALTHY if trouble is None else messages.UNHEALTHY,
-                    last_updated_time=now,
+                    health=messages.UNKNOWN if stale else messages.HEALTHY if trouble is None else messages.UNHEALTHY,
+                    last_updated_time=looked,
                     health_check_timeout_seconds=TIMEOUT_SECONDS,
                     message=(trouble or "")[:MOST_MESSAGE],
                 )

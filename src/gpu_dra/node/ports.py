@@ -32,6 +32,11 @@ class Inventories(Protocol):
         """The newest snapshot."""
         ...
 
+    @property
+    def age(self) -> float:
+        """Seconds since the hardware was last looked at."""
+        ...
+
     def changes(self) -> AsyncIterator[Inventory]:
         """The current snapshot, then each new one; a slow reader sees the newest and misses those between."""
         ...

@@ -15,6 +15,7 @@ from aiohttp import web
 from grpc_health.v1 import health_pb2
 
 from gpu_dra.core.errors import Broken
+from gpu_dra.hardware.discovery import STALE
 from gpu_dra.model.inventory import DriverState
 from gpu_dra.node import handlers
 from gpu_dra.node.generated.kubelet import dra_v1_pb2, registration_v1_pb2
@@ -85,6 +86,10 @@ class Probes:
         inventory = self._inventories.current
         if inventory.state is not DriverState.READY:
             troubles.append(inventory.reason)
+        if self._inventories.age > STALE:
+            troubles.append(
+                f"the GPUs were last looked at {self._inventories.age:.0f} s ago; see the plugin's log, restart its pod"
+            )
         if unpublished := self._unpublished():
             troubles.append(unpublished)
         return troubles

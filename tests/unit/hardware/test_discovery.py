@@ -196,3 +196,67 @@ class _Noting(threading.Event):
     def wait(self, timeout=None):
         self.passed.append(timeout)
         return True
+
+
+async def test_one_gpu_whose_files_in_proc_cannot_be_read_hides_no_other(nvml, host, discovery):
+    nvml.order(Fault("minor", code=3, gpu=2))
+    pci = nvml.gpus[2].pci
+    information = host.proc / f"driver/nvidia/gpus/{pci}/information"
+    information.unlink(missing_ok=True)
+    information.mkdir(parents=True)
+    inventory = await discovery.refresh()
+    assert len(inventory.gpus) == 7
+    assert [str(information) in fault.reason for fault in inventory.faults] == [True]
+
+
+async def test_a_module_version_that_cannot_be_read_is_a_state_with_a_reason(host, discovery):
+    version = host.proc / "driver/nvidia/version"
+    version.unlink(missing_ok=True)
+    version.mkdir(parents=True)
+    inventory = await discovery.refresh()
+    assert inventory.state is DriverState.UNRESPONSIVE
+    assert str(version) in inventory.reason
+
+
+async def test_a_library_is_never_closed_while_a_call_is_inside_it(nvml, host, clock):
+    """The caller of a scan may be cancelled, by a deadline or by SIGTERM; its thread is still in the library."""
+    discovery = Discovery(nvml, host, clock=clock, deadline=5)
+    inside, closed_inside = threading.Event(), []
+    real, real_close = nvml.memory_bytes, nvml.close
+
+    def slow(handle):
+        inside.set()
+        threading.Event().wait(0.1)
+        result = real(handle)
+        inside.clear()
+        return result
+
+    def close():
+        closed_inside.append(inside.is_set())
+        real_close()
+
+    nvml.memory_bytes, nvml.close = slow, close
+    scan = asyncio.create_task(discovery.refresh())
+    await asyncio.to_thread(inside.wait)
+    scan.cancel()
+    await asyncio.gather(scan, return_exceptions=True)
+    await discovery.close()
+    assert closed_inside == [False]
+
+
+async def test_an_nvml_that_does_not_end_does_not_hold_up_the_end_of_the_process(nvml, host, clock, monkeypatch):
+    monkeypatch.setattr("gpu_dra.hardware.discovery._CLOSE_SECONDS", 0.05)
+    discovery = Discovery(nvml, host, clock=clock, deadline=5)
+    await discovery.refresh()
+    hang = threading.Event()
+    nvml.close = hang.wait
+    await asyncio.wait_for(discovery.close(), 2)
+    hang.set()
+
+
+async def test_the_age_of_a_snapshot_grows_until_the_next_look(discovery, clock):
+    await discovery.refresh()
+    await clock.advance(100)
+    assert discovery.age == 100
+    await discovery.refresh()
+    assert discovery.age == 0

@@ -105,4 +105,8 @@ async def test_a_cancelled_caller_leaves_a_worker_that_works(nvml, worker, hang)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await worker.run(ask(4)) > 0
+    second = asyncio.create_task(worker.run(ask(4)))
+    await asyncio.sleep(0.01)
+    assert not second.done()  # the first call is still inside NVML
+    assert await second > 0
+    assert 3 in worker.hung()

@@ -64,6 +64,7 @@ class StubClaims:
 class StubInventories:
     def __init__(self, inventory):
         self.current = inventory
+        self.age = 0.0
         self._changed = asyncio.Event()
 
     def set(self, inventory):
@@ -209,9 +210,9 @@ async def test_unprepare_answers_for_each_claim(plugin, claims):
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])
 async def test_the_health_stream_starts_with_every_device(plugin, version):
-    async for report in watch_health(plugin, version=version):
-        assert report == {"gpu-0": (1, ""), "gpu-1": (1, "")}
-        break
+    reports = watch_health(plugin, version=version)
+    assert await anext(reports) == {"gpu-0": (1, ""), "gpu-1": (1, "")}
+    await reports.aclose()
 
 
 async def test_the_health_stream_tells_a_change_at_once(plugin, inventories):
@@ -226,10 +227,20 @@ async def test_the_health_stream_repeats_itself_well_within_the_kubelets_thirty_
     reports = watch_health(plugin)
     first = await anext(reports)
     pending = asyncio.ensure_future(anext(reports))
+    elapsed = 0
     while not pending.done():
-        await clock.advance(health_stream.HEARTBEAT_SECONDS)
+        assert elapsed <= 15
+        await clock.advance(1)
         await asyncio.sleep(0.01)
+        elapsed += 1
     assert pending.result() == first
+    await reports.aclose()
+
+
+async def test_what_was_last_seen_long_ago_is_unknown_and_not_healthy(plugin, inventories):
+    inventories.age = 1000.0
+    reports = watch_health(plugin)
+    assert {health for health, _ in (await anext(reports)).values()} == {0}
     await reports.aclose()
 
 
