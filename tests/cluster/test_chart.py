@@ -54,9 +54,15 @@ class Installed(Cluster):
         pods = self.chart.pods("node")
         return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in pods if _is_ready(pod)}
 
+    def clean(self) -> None:
+        """Pods first: a claim that a plain pod's limits made belongs to its pod, and 1.34 does not let go of one that is torn away."""
+        self.lab.kubectl("delete", "pods", "--all", "--wait=false", "--grace-period=1")
+        self.wait("no pods", lambda: not self.items("pods"), within=90)
+        super().clean()
+
     def evidence(self) -> str:
         pods = self.lab.kubectl("get", "pods", "-A", "-o", "wide")
-        events = "\n".join(self.lab.kubectl("get", "events", "-A", "--sort-by=.lastTimestamp").splitlines()[-15:])
+        events = "\n".join(self.lab.kubectl("get", "events", "-A", "--sort-by=.lastTimestamp").splitlines()[-40:])
         return f"{pods}\n\n{events}\n\n{self.chart.logs('node')}"
 
 
@@ -211,11 +217,14 @@ def test_beside_the_device_plugin_nothing_is_offered_and_the_node_says_why(clust
 def test_a_wrong_driver_root_is_told_on_the_node_and_heals_with_the_value(cluster):
     cluster.chart.helm("upgrade", "gpu-dra", str(CHART), "--reuse-values", "--set", "node.driverRoot=/opt/nowhere")
     try:
-        cluster.wait("the condition", lambda: "/opt/nowhere" in cluster.condition("node-b").get("message", ""))
+        cluster.wait(
+            "an event of a node", lambda: any("/opt/nowhere does not exist" in _warnings(cluster, node) for node in GPU_NODES)
+        )
+        assert cluster.offered() == GPU_NODES, "the plugins that work go on"
+        assert {cluster.condition(node)["status"] for node in GPU_NODES} == {"True"}
     finally:
         cluster.chart.install()
-    cluster.wait("slices again", lambda: cluster.offered() == GPU_NODES)
-    cluster.wait("the condition", lambda: cluster.condition("node-b").get("status") == "True")
+    cluster.wait("plugins ready", lambda: set(cluster.plugins()) == GPU_NODES)
 
 
 def upgraded_under_load(cluster: Installed, change: Any) -> None:

@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 
 PEER_SECONDS = 5.0
 """Between two looks whether another driver of our name still serves the node, before we register."""
+DRAIN_SECONDS = 2.0
+"""For which we still serve after the registration socket is gone: the kubelet looks every second, and calls us until it has."""
 GRACE_SECONDS = 20.0
 """For calls in flight at SIGTERM; below the 30 s that Kubernetes grants a pod by default."""
 
@@ -146,13 +148,22 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     }
     if settings.report_to_node:
         events = EventRecorder(api, clock=clock, component="gpu-dra-node", instance=settings.node_name)
-        report = NodeReport(api, node_name=settings.node_name, troubles=probes.why_not_offered, events=events, clock=clock)
+        report = NodeReport(
+            api,
+            node_name=settings.node_name,
+            troubles=probes.why_not_offered,
+            speaks=lambda: not slices.stands_by,
+            events=events,
+            clock=clock,
+        )
         background |= {"events": events.run, "node report": report.run}
     await stack.enter_async_context(_running(background, clock))
     health = HealthService(discovery, pool=settings.node_name, clock=clock)
     services = [*DraService(claims.manager, metrics).handlers(), *health.handlers()]
     await stack.enter_async_context(serving(sockets.dra, services, grace=GRACE_SECONDS))
     stack.callback(health.end)
+    if settings.pod_uid:
+        stack.push_async_callback(clock.sleep, DRAIN_SECONDS)
     await stack.enter_async_context(_registered(sockets.registration, registration, coexistence, clock))
     return probes
 

@@ -60,28 +60,37 @@ class NodeReport:
     """Keeps condition and Events in step with what `troubles` says."""
 
     def __init__(
-        self, api: KubeApi, *, node_name: str, troubles: Callable[[], list[str]], events: EventRecorder, clock: Clock
+        self,
+        api: KubeApi,
+        *,
+        node_name: str,
+        troubles: Callable[[], list[str]],
+        speaks: Callable[[], bool],
+        events: EventRecorder,
+        clock: Clock,
     ) -> None:
+        """`speaks`: this process publishes; in an update the other one's word is the condition, and ours an Event."""
         self._api = api
         self._node_name = node_name
         self._troubles = troubles
+        self._speaks = speaks
         self._events = events
         self._clock = clock
 
     async def run(self) -> None:
         """Report for ever; what cannot be written is tried again a minute later."""
-        told: list[str] | None = None
+        told: tuple[list[str], bool] | None = None
         since, last = self._clock.monotonic(), self._troubles()
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             now = self._troubles()
             if now != last:
                 since, last = self._clock.monotonic(), now
-            if now == told or (now and self._clock.monotonic() - since < SETTLE_SECONDS):
+            if (now, self._speaks()) == told or (now and self._clock.monotonic() - since < SETTLE_SECONDS):
                 continue
             try:
                 await self._tell(now, quiet=told is None and not now)
-                told = now
+                told = now, self._speaks()
             except GpuDraError as error:
                 log.warning("the Node's condition could not be written", extra={"error": str(error)})
                 await self._clock.sleep(AGAIN_SECONDS)
@@ -91,9 +100,11 @@ class NodeReport:
         new = condition(troubles, now=self._clock.wall())
         for attempt in range(_TRIES):
             node = await self._api.get(NODES, self._node_name)
-            body = with_condition(node, new)
+            body = with_condition(node, new) if self._speaks() else node
             if body is None:
                 return
+            if body is node:
+                break
             try:
                 await self._api.update_status(NODES, body)
                 break

@@ -47,11 +47,14 @@ class SliceMetrics:
     def __init__(self, metrics: NodeMetrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
+        self.stands_by = False
+        """The other process of an update publishes."""
         self.unpublished: str | None = "no ResourceSlice has been published yet"
 
     def standing_by(self) -> None:
         """The other process of an update publishes, which is as good."""
         self.unpublished = None
+        self.stands_by = True
 
     def wrote(self, verb: str) -> None:
         """One write succeeded."""
@@ -60,6 +63,7 @@ class SliceMetrics:
     def published(self, *, slices: int, devices: int) -> None:
         """What is stored is right now."""
         self.unpublished = None
+        self.stands_by = False
         self._metrics.published_slices.set(slices)
         self._metrics.published_devices.set(devices)
         self._metrics.last_publish.set(self._clock.wall())

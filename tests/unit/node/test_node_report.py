@@ -25,8 +25,17 @@ class Node:
         self.api.store.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})
         self.troubles = []
         self.events = EventRecorder(self.api, clock=self.clock, component="gpu-dra-node", instance="node-a")
-        self.report = NodeReport(
-            self.api, node_name="node-a", troubles=lambda: list(self.troubles), events=self.events, clock=self.clock
+        self.publishes = True
+        self.report = self.reporter()
+
+    def reporter(self):
+        return NodeReport(
+            self.api,
+            node_name="node-a",
+            troubles=lambda: list(self.troubles),
+            speaks=lambda: self.publishes,
+            events=self.events,
+            clock=self.clock,
         )
 
     async def pass_time(self, seconds):
@@ -85,6 +94,17 @@ async def test_a_trouble_that_is_over_before_it_settles_is_not_told(node):
     assert node.told == []
 
 
+async def test_in_an_update_the_condition_is_the_publishers_word_and_the_others_is_an_event(node):
+    await node.pass_time(15)
+    node.publishes, node.troubles = False, TROUBLE
+    await node.pass_time(15)
+    assert node.condition["status"] == "True"
+    assert node.told == [("Warning", TROUBLE[0])]
+    node.publishes = True
+    await node.pass_time(15)
+    assert node.condition["status"] == "False"
+
+
 async def test_nothing_is_written_while_nothing_changes(node):
     await node.pass_time(15)
     writes = len(node.api.writes)
@@ -95,9 +115,8 @@ async def test_nothing_is_written_while_nothing_changes(node):
 async def test_a_restart_that_finds_the_same_says_nothing_again(node):
     node.troubles = TROUBLE
     await node.pass_time(15)
-    again = NodeReport(node.api, node_name="node-a", troubles=lambda: TROUBLE, events=node.events, clock=node.clock)
     writes = len(node.api.writes)
-    await again._tell(TROUBLE, quiet=False)
+    await node.reporter()._tell(TROUBLE, quiet=False)
     assert len(node.api.writes) == writes
 
 
