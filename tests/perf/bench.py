@@ -12,6 +12,7 @@ import json
 import socket
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 from gpu_dra.kube.api import RESOURCE_CLAIMS, RESOURCE_SLICES
 from tests.perf import scenarios
 from tests.perf.claims import ClaimFactory
+from tests.perf.image import detector_figures, image_figures
+from tests.perf.process import ProcessFigures
 from tests.perf.rig import NAMESPACE, NODE, machine_description, rig, running, started, until
 from tests.perf.scenarios import Cycle
+from tests.support.fake_kubelet import FakeKubelet
 from tests.support.latency import Latencies, table
 
 if TYPE_CHECKING:
-    from tests.perf.process import ProcessFigures
     from tests.perf.rig import Rig
     from tests.support.fake_kubelet import Plugin
 
@@ -54,6 +57,9 @@ async def _measure() -> dict[str, Any]:
             figures.update(await _repairs(the_rig))
             figures.update(await _idle(the_rig, process))
         figures.update(await _starts(the_rig))
+    with tempfile.TemporaryDirectory() as bus:
+        figures.update(detector_figures(ProcessFigures, Path(bus)))
+    figures.update(image_figures())
     return {
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "machine": machine_description(),
@@ -157,8 +163,11 @@ async def _starts(rig: Rig) -> dict[str, Any]:
         with started(rig):
             await until(lambda: _accepts(rig.registry / "gpu.nvidia.com-reg.sock"))
             sockets.append(time.perf_counter() - began)
+            kubelet = FakeKubelet(rig.registry)
+            await kubelet.register()
             await until(rig.slices)
             slices.append(time.perf_counter() - began)
+            await kubelet.close()
     return {
         f"start → sockets accept, s (median of {STARTS})": round(statistics.median(sockets), 3),
         f"start → first slice stored, s (median of {STARTS})": round(statistics.median(slices), 3),
