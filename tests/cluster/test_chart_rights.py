@@ -33,7 +33,7 @@ class Account:
 
     def run(self, *arguments: str, stdin: Any = None) -> str:
         """What the API server answers, well or not."""
-        text = None if stdin is None else yaml.safe_dump(stdin)
+        text = None if stdin is None else json.dumps(stdin)
         command = [self.cluster.lab.toolbox["kubectl"], "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         return ("" if done.returncode == 0 else "refused: ") + done.stdout + done.stderr
@@ -124,9 +124,10 @@ def status_of(chart: Installed, node: str, change: Any) -> dict[str, Any]:
 
 
 def test_of_the_nodes_status_the_plugin_may_write_its_own_condition_alone(chart, account):
+    chart.wait("the condition", lambda: chart.condition("node-a") and chart.condition("node-b"))
     plugin = account("node", "node-a")
 
-    def put(node: str, change: Any) -> tuple[str, ...]:
+    def put(node: str, change: Any) -> tuple[Any, Any]:
         return ("replace", "--raw", f"/api/v1/nodes/{node}/status", "-f", "-"), status_of(chart, node, change)
 
     def condition(kind: str) -> Any:
@@ -197,7 +198,7 @@ def restarted(chart: Installed, component: str, node: str) -> None:
 def test_a_plugin_that_lacks_a_right_says_which_and_heals_when_it_has_it(chart, without, resource):
     with without("gpu-dra-node", resource):
         restarted(chart, "node", "node-a")
-        chart.wait("a line that names it", lambda: f'resource "{resource}"' in chart.chart.logs("node", tail=60))
+        chart.wait("a line that names it", lambda: f'resource \\"{resource}\\"' in chart.chart.logs("node", tail=60))
         assert "Traceback" not in chart.chart.logs("node", tail=200)
     chart.wait("the plugin ready", lambda: "node-a" in chart.plugins(), within=120)
     chart.wait("its slices", lambda: "node-a" in chart.offered())
