@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,10 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]], *, clock: Cl
         started = clock.monotonic()
         try:
             await work()
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            log.warning("task was given up by something it waited for, starting it again", extra={"task": name})
         except GpuDraError as error:
             log.warning("task failed, starting it again", extra={"task": name, "error": str(error)})
         except Exception:

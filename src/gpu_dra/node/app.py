@@ -37,7 +37,7 @@ from gpu_dra.node.probes import Probes, serving_grpc_health, serving_http
 from gpu_dra.node.registration import RegistrationService
 from gpu_dra.node.retire import retire
 from gpu_dra.node.servers import serving
-from gpu_dra.node.sockets import claim_name, plan_sockets, sweep_names
+from gpu_dra.node.sockets import SocketPaths, claim_name, plan_sockets, sweep_names
 from gpu_dra.slices.publisher import SlicePublisher
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_dra.core.clock import Clock
+    from gpu_dra.kube.api import KubeApi
     from gpu_dra.node.settings import NodeSettings
 
 log = logging.getLogger(__name__)
@@ -81,15 +82,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     clock = SystemClock()
     directories = NodeDirectories.make(settings, driver=driver)
     locks = LockDirectory(directories.locks)
-    sockets = plan_sockets(
-        driver,
-        plugins_directory=settings.plugins_directory,
-        registrar_directory=settings.registrar_directory,
-        pod_uid=settings.pod_uid,
-    )
-    for path in (sockets.dra, sockets.registration):
-        stack.callback(os.close, claim_name(path, locks))
-    sweep_names((sockets.dra.parent, sockets.registration.parent), locks)
+    sockets = _own_sockets(settings, locks, stack, driver=driver)
     api = HttpKubeApi(server_for_daemon(settings.kubeconfig, os.environ), clock=clock)
     stack.push_async_callback(api.close)
     stack.push_async_callback(
@@ -97,8 +90,8 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     )
     metrics = NodeMetrics(driver=driver, node=settings.node_name)
     the_machine = machine.open_machine(settings, clock=clock)
-    stack.push_async_callback(the_machine.discovery.close)
     discovery = the_machine.discovery
+    stack.push_async_callback(discovery.close)
     slices = SliceMetrics(metrics, clock)
     publisher = SlicePublisher(api, driver=driver, node_name=settings.node_name, clock=clock, locks=locks, observer=slices)
     claims = open_claims(
@@ -113,22 +106,12 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         clock=clock,
     )
     stack.callback(claims.manager.close)
-
     registration = RegistrationService(
         driver=driver,
         endpoint=sockets.dra,
         versions=(*dra_service.SUPPORTED_VERSIONS, *health_stream.SUPPORTED_VERSIONS),
         on_registered=publisher.resync,
     )
-    probes = Probes(
-        sockets,
-        directories=(directories.cdi, directories.data),
-        inventories=discovery,
-        registration=registration.state,
-        unpublished=lambda: coexistence.reason or slices.unpublished,
-    )
-    await _serve_probes(settings, stack, probes, metrics)
-
     coexistence = Coexistence(
         api,
         driver=driver,
@@ -138,6 +121,14 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         beside_device_plugin=settings.beside_device_plugin,
         clock=clock,
     )
+    probes = Probes(
+        sockets,
+        directories=(directories.cdi, directories.data),
+        inventories=discovery,
+        registration=registration.state,
+        unpublished=lambda: coexistence.reason or slices.unpublished,
+    )
+    await _serve_probes(settings, stack, probes, metrics)
     offers = Offers(discovery, coexistence, publisher, api, metrics, node_name=settings.node_name, taken=registration.taken)
     background = {
         "discovery": discovery.run,
@@ -145,18 +136,8 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         "offers": offers.run,
         "slices": publisher.run,
         "reconcile": claims.reconciler.run,
+        **_reports(settings, api, probes, slices, clock),
     }
-    if settings.report_to_node:
-        events = EventRecorder(api, clock=clock, component="gpu-dra-node", instance=settings.node_name)
-        report = NodeReport(
-            api,
-            node_name=settings.node_name,
-            troubles=probes.why_not_offered,
-            speaks=lambda: not slices.stands_by,
-            events=events,
-            clock=clock,
-        )
-        background |= {"events": events.run, "node report": report.run}
     await stack.enter_async_context(_running(background, clock))
     health = HealthService(discovery, pool=settings.node_name, clock=clock)
     services = [*DraService(claims.manager, metrics).handlers(), *health.handlers()]
@@ -166,6 +147,38 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         stack.push_async_callback(clock.sleep, DRAIN_SECONDS)
     await stack.enter_async_context(_registered(sockets.registration, registration, coexistence, clock))
     return probes
+
+
+def _own_sockets(settings: NodeSettings, locks: LockDirectory, stack: contextlib.AsyncExitStack, *, driver: str) -> SocketPaths:
+    """Choose our sockets' paths, make sure that nobody else serves them, and sweep those of the dead."""
+    sockets = plan_sockets(
+        driver,
+        plugins_directory=settings.plugins_directory,
+        registrar_directory=settings.registrar_directory,
+        pod_uid=settings.pod_uid,
+    )
+    for path in (sockets.dra, sockets.registration):
+        stack.callback(os.close, claim_name(path, locks))
+    sweep_names((sockets.dra.parent, sockets.registration.parent), locks)
+    return sockets
+
+
+def _reports(
+    settings: NodeSettings, api: KubeApi, probes: Probes, slices: SliceMetrics, clock: Clock
+) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    """The work that tells on the Node object how things stand; none where that is not wanted."""
+    if not settings.report_to_node:
+        return {}
+    events = EventRecorder(api, clock=clock, component="gpu-dra-node", instance=settings.node_name)
+    report = NodeReport(
+        api,
+        node_name=settings.node_name,
+        troubles=probes.why_not_offered,
+        speaks=lambda: not slices.stands_by,
+        events=events,
+        clock=clock,
+    )
+    return {"events": events.run, "node report": report.run}
 
 
 async def _serve_probes(settings: NodeSettings, stack: contextlib.AsyncExitStack, probes: Probes, metrics: NodeMetrics) -> None:

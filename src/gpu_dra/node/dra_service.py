@@ -7,6 +7,7 @@ the call, and claims of one call do not wait for each other. An empty request an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,7 +48,7 @@ class DraService:
 
     def _version(self, version: str, messages: ModuleType) -> grpc.GenericRpcHandler:
         async def prepare(request: Any, _context: object) -> Any:  # noqa: ANN401 - a message of either version
-            with self._metrics.request("prepare"):
+            with self._metered("prepare", request):
                 answers = await _each(request.claims, self._prepare)
             response = messages.NodePrepareResourcesResponse()
             for uid, answer in answers:
@@ -59,7 +60,7 @@ class DraService:
             return response
 
         async def unprepare(request: Any, _context: object) -> Any:  # noqa: ANN401 - a message of either version
-            with self._metrics.request("unprepare"):
+            with self._metered("unprepare", request):
                 answers = await _each(request.claims, self._unprepare)
             response = messages.NodeUnprepareResourcesResponse()
             for uid, answer in answers:
@@ -75,6 +76,10 @@ class DraService:
                 "NodeUnprepareResources": handlers.unary(unprepare, messages.NodeUnprepareResourcesRequest),
             },
         )
+
+    def _metered(self, operation: str, request: Any) -> contextlib.AbstractContextManager[None]:  # noqa: ANN401 - of either version
+        """A call without claims is a probe's and no request."""
+        return self._metrics.request(operation) if request.claims else contextlib.nullcontext()
 
     async def _prepare(self, ref: ClaimRef) -> PreparedClaim | str:
         try:

@@ -7,7 +7,6 @@ that we leave (source: dynamic-resource-allocation kubeletplugin).
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 import grpc
@@ -26,13 +25,12 @@ async def serving(path: Path, handlers: Iterable[grpc.GenericRpcHandler], *, gra
     """Serve on a unix socket readable by root alone; on leaving, calls in flight get `grace` seconds to finish."""
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(tuple(handlers))
-    umask = os.umask(0o177)
     try:
         server.add_insecure_port(f"unix:{path}")
     except RuntimeError as error:
         raise Broken(f"cannot listen on {path}; is its directory there, and may this user write to it?") from error
-    finally:
-        os.umask(umask)
+    # Before anybody is answered. A umask would be the whole process's: other threads make files, too.
+    path.chmod(0o600)  # noqa: ASYNC240 - one call on a local file
     await server.start()
     try:
         yield server

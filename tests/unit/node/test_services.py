@@ -1,6 +1,7 @@
 """The gRPC services over real unix sockets, with stand-ins for the rooms behind them."""
 
 import asyncio
+import stat
 import tempfile
 from pathlib import Path
 
@@ -128,8 +129,13 @@ async def health(inventories, clock):
 
 
 @pytest.fixture
-async def plugin(directory, kubelet, claims, health, registration):
-    service = DraService(claims, NodeMetrics(driver="gpu.nvidia.com", node="node-a"))
+def metrics():
+    return NodeMetrics(driver="gpu.nvidia.com", node="node-a")
+
+
+@pytest.fixture
+async def plugin(directory, kubelet, claims, health, registration, metrics):
+    service = DraService(claims, metrics)
     handlers = [*service.handlers(), *health.handlers()]
     async with (
         serving(directory / "dra.sock", handlers, grace=1),
@@ -259,3 +265,14 @@ def test_a_vanished_device_is_unhealthy_and_not_forgotten():
     after = report.of(Inventory(state=DriverState.READY, gpus=(gpu(0),)))
     assert after["gpu-0"] is None
     assert "no longer on this node" in after["gpu-1"]
+
+
+async def test_a_probe_is_no_request(plugin, metrics):
+    """Probes ask for nothing, several times a minute."""
+    await prepare(plugin)
+    await unprepare(plugin)
+    assert b'nvidia_dra_requests_total{driver="gpu.nvidia.com",operation="prepare"} 0.0' in metrics.exposition()
+
+
+async def test_the_sockets_are_for_root_alone(plugin, directory):
+    assert stat.S_IMODE((directory / "dra.sock").stat().st_mode) == 0o600
