@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,7 @@ from hack.demo import main as demo
 from hack.testbed.chart import CHART
 from hack.testbed.cluster.errors import say_on_stderr
 from tests.cluster.installed import GPU_NODES, claim, pod, warnings
+from tests.helm.test_render import CHOICES
 
 if TYPE_CHECKING:
     from tests.cluster.installed import Installed
@@ -101,6 +105,26 @@ def test_beside_the_device_plugin_nothing_is_offered_and_the_node_says_why(clust
         cluster.capacity("node-a", "nvidia.com/gpu", 0)
     cluster.wait("the slices of node-a back", lambda: cluster.offered() == GPU_NODES)
     cluster.wait("the condition", lambda: cluster.condition("node-a").get("status") == "True")
+
+
+def test_beside_another_driver_of_our_name_nothing_is_offered_until_it_is_gone(cluster):
+    lab = cluster.lab
+    lab.start_in_node("node-a", "peer", (sys.executable, str(Path(__file__).with_name("peer.py"))), log=lab.folder.log("peer"))
+    try:
+        cluster.wait("the slices of node-a gone", lambda: cluster.offered() == GPU_NODES - {"node-a"})
+        cluster.wait("the condition", lambda: "another DRA driver" in cluster.condition("node-a").get("message", ""))
+    finally:
+        lab.stop_in_node("node-a", "peer", number=signal.SIGKILL)
+    cluster.wait("the slices of node-a back", lambda: cluster.offered() == GPU_NODES)
+    cluster.lab.node_exec("node-a", "rm", "-f", "/var/lib/kubelet/plugins_registry/gpu.nvidia.com-reg.sock")
+    cluster.sees_exactly_its_claim(cluster.demo("one-gpu", node="node-a"))
+
+
+@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+def test_the_api_server_takes_what_every_choice_renders(cluster, choice):
+    known = [word for api in ("resource.k8s.io/v1",) for word in ("--api-versions", api)]
+    rendered = cluster.chart.helm("template", "other", str(CHART), "--no-hooks", *known, *choice)
+    cluster.lab.kubectl("apply", "--dry-run=server", "-f", "-", stdin=rendered)
 
 
 def test_a_wrong_driver_root_is_told_on_the_node_and_heals_with_the_value(cluster):
