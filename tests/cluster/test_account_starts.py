@@ -1,0 +1,163 @@
+"""A command that lacks one right says which in one line, with no traceback; the plugin goes on, and heals when it is given it.
+
+Each command is a process of this checkout with the token of a pod of its account.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpu_dra.slices.marks import NODE_CONDITION as CONDITION
+from gpu_dra.slices.marks import OURS
+from hack.testbed.cluster.waiting import wait_for
+from hack.testbed.driver import with_token
+from tests.cluster.rights import OWN, SLICES, Rights, a_slice, rights_lab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+LABEL = "nvidia.com/gpu.present"
+
+
+@pytest.fixture(scope="module")
+def rights() -> Iterator[Rights]:
+    with rights_lab("ctstarts", "1.37") as made:
+        yield made
+
+
+@pytest.fixture
+def lacking(rights: Rights) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """A context in which the role of a component lacks a verb on a resource."""
+
+    @contextlib.contextmanager
+    def taken(component: str, verb: str, resource: str) -> Iterator[None]:
+        kind = ("-n", "gpu-dra", "role") if resource in ("daemonsets", "pods") else ("clusterrole",)
+        role = (*kind, f"gpu-dra-{component}")
+        before = json.loads(rights.lab.kubectl("get", *role, "-o", "json"))["rules"]
+        after = [without(rule, verb) if resource in rule["resources"] else rule for rule in before]
+        assert after != before
+        set_rules(role, [rule for rule in after if rule["verbs"]])
+        try:
+            yield
+        finally:
+            set_rules(role, before)
+
+    def without(rule: dict[str, Any], verb: str) -> dict[str, Any]:
+        return {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
+
+    def set_rules(role: tuple[str, ...], rules: list[Any]) -> None:
+        rights.lab.kubectl("patch", *role, "--type=merge", "-p", json.dumps({"rules": rules}))
+        time.sleep(0.5)  # the authorizer reads roles from a cache that has no end to wait for
+
+    return taken
+
+
+@pytest.fixture
+def command(rights: Rights, tmp_path: Path) -> Callable[..., tuple[list[str], dict[str, str]]]:
+    """Command line and environment of a subcommand, as the account."""
+
+    def made(component: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+        path = tmp_path / f"{component}.kubeconfig"
+        token = rights.user(component, node=OWN).token
+        path.write_text(with_token(rights.lab.kubectl("config", "view", "--raw", "--flatten", "-o", "json"), token))
+        return [sys.executable, "-m", "gpu_dra", *arguments], {**os.environ, "KUBECONFIG": str(path), "NODE_NAME": OWN}
+
+    return made
+
+
+def finished(command: tuple[list[str], dict[str, str]]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command[0], env=command[1], capture_output=True, text=True, timeout=60, check=False)
+
+
+def assert_one_line_says(text: str, verb: str, resource: str) -> None:
+    assert "Traceback" not in text
+    assert [line for line in text.splitlines() if f'cannot {verb} resource "{resource}"' in line], text
+
+
+def on_the_node(rights: Rights, kind: str) -> bool:
+    return any(each["type"] == kind for each in rights.node(OWN)["status"].get("conditions", []))
+
+
+@pytest.fixture
+def full_cluster(rights: Rights) -> Iterator[None]:
+    """What an uninstall has to remove: a slice of ours, the label, the condition."""
+    slice_ = a_slice(nodeName=OWN)
+    slice_["metadata"]["labels"] = dict(OURS)
+    rights.admin.may("POST", SLICES, slice_)
+    rights.lab.kubectl("label", "node", OWN, f"{LABEL}=true", "--overwrite")
+    patch = {"status": {"conditions": [{"type": CONDITION, "status": "True"}]}}
+    rights.lab.kubectl("patch", "node", OWN, "--subresource=status", "-p", json.dumps(patch))
+    yield
+    rights.admin.ask("DELETE", f"{SLICES}/try")
+
+
+UNINSTALL = ("--namespace=gpu-dra", "--daemonset=gpu-dra-detector", "--daemonset=gpu-dra-node", "--instance=gpu-dra", "--timeout=1")
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [
+        ("list", "resourceclaims"),
+        ("delete", "daemonsets"),
+        ("list", "pods"),
+        ("list", "resourceslices"),
+        ("delete", "resourceslices"),
+        ("list", "nodes"),
+        ("get", "nodes"),
+        ("update", "nodes"),
+        ("update", "nodes/status"),
+    ],
+)
+def test_an_uninstall_that_lacks_a_right_says_which_and_goes_on_when_it_has_it(
+    rights, lacking, command, full_cluster, verb, resource
+):
+    uninstall = command("uninstall", "uninstall", *UNINSTALL)
+    with lacking("uninstall", verb, resource):
+        done = finished(uninstall)
+        assert done.returncode == 1
+        assert_one_line_says(done.stderr, verb, resource)
+    done = finished(uninstall)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert LABEL not in rights.node(OWN)["metadata"].get("labels", {})
+    assert not on_the_node(rights, CONDITION)
+    assert rights.admin.ask("GET", f"{SLICES}/try").code == 404
+
+
+@pytest.mark.parametrize("verb", ["get", "update"])
+def test_a_label_that_cannot_be_set_is_told(rights, lacking, command, verb):
+    label = command("detector", "label-node", "--gpu-present", "true")
+    with lacking("detector", verb, "nodes"):
+        done = finished(label)
+        assert done.returncode == 1
+        assert_one_line_says(done.stderr, verb, "nodes")
+    assert finished(label).returncode == 0
+    assert rights.node(OWN)["metadata"]["labels"][LABEL] == "true"
+    rights.lab.kubectl("label", "node", OWN, f"{LABEL}-")
+
+
+def test_a_detector_that_cannot_label_tells_it_and_stays(rights, lacking, command, tmp_path):
+    """It tries again a minute later, which the unit tests see to."""
+    gpu = tmp_path / "sys/bus/pci/devices/0000:01:00.0"
+    gpu.mkdir(parents=True)
+    for name, value in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
+        (gpu / name).write_text(value + "\n")
+    arguments, environment = command("detector", "detect", "--sys-root", str(tmp_path / "sys"))
+    log = tmp_path / "log"
+    with lacking("detector", "update", "nodes"), log.open("w") as into:
+        process = subprocess.Popen(arguments, env=environment, stderr=into, stdout=into)
+        try:
+            wait_for("a line", lambda: "cannot update" in log.read_text(), needs=[], deadline_s=20)
+            assert_one_line_says(log.read_text(), "update", "nodes")
+            assert process.poll() is None
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
