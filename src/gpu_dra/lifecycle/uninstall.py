@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_dra import DRIVER_NAME
 from gpu_dra.core.errors import Conflict, NotReady
 from gpu_dra.kube.api import DAEMON_SETS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from gpu_dra.kube.errors import NotFound, WriteConflict
+from gpu_dra.kube.change import change
+from gpu_dra.kube.errors import NotFound
 from gpu_dra.lifecycle.label import GPU_PRESENT, unlabel_node
 from gpu_dra.slices.marks import NODE_CONDITION, OURS
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpu_dra.core.clock import Clock
-    from gpu_dra.kube.api import KubeApi
+    from gpu_dra.kube.api import KubeApi, Object
 
 log = logging.getLogger(__name__)
 
@@ -89,21 +90,7 @@ class Uninstall:
             name = node["metadata"]["name"]
             if GPU_PRESENT in (node["metadata"].get("labels") or {}):
                 await unlabel_node(self._api, name)
-            await self._clear_condition(name)
-
-    async def _clear_condition(self, name: str) -> None:
-        while True:
-            node = await self._api.get(NODES, name)
-            before = node.get("status", {}).get("conditions") or []
-            after = [each for each in before if each["type"] != NODE_CONDITION]
-            if len(after) == len(before):
-                return
-            try:
-                await self._api.update_status(NODES, {**node, "status": {**node["status"], "conditions": after}})
-            except WriteConflict:
-                await self._clock.sleep(POLL_SECONDS)
-            else:
-                return
+            await change(self._api, NODES, name, _without_condition, status=True)
 
     async def _pods(self, instance: str) -> list[str]:
         pods: list[str] = []
@@ -124,3 +111,9 @@ def holder(claim: Mapping[str, Any]) -> str:
         return ""
     metadata = claim["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}: {', '.join(users)} on node {', '.join(nodes)}"
+
+
+def _without_condition(node: Object) -> Object | None:
+    before = node.get("status", {}).get("conditions") or []
+    after = [each for each in before if each["type"] != NODE_CONDITION]
+    return None if len(after) == len(before) else {**node, "status": {**node["status"], "conditions": after}}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_dra.core.errors import GpuDraError
 from gpu_dra.kube.api import NODES
-from gpu_dra.kube.errors import WriteConflict
+from gpu_dra.kube.change import change
 from gpu_dra.kube.events import Reference, Severity
 from gpu_dra.slices.marks import NODE_CONDITION
 
@@ -28,7 +28,6 @@ LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 10.0
 """A trouble is told when it has lasted this long: starting up is none."""
 AGAIN_SECONDS: Final = 60.0
-_TRIES: Final = 3
 
 
 def condition(troubles: list[str], *, now: float) -> Object:
@@ -98,19 +97,12 @@ class NodeReport:
     async def _tell(self, troubles: list[str], *, quiet: bool) -> None:
         """Condition first; an Event goes with each change but the first good news."""
         new = condition(troubles, now=self._clock.wall())
-        for attempt in range(_TRIES):
-            node = await self._api.get(NODES, self._node_name)
-            body = with_condition(node, new) if self._speaks() else node
-            if body is None:
+        if self._speaks():
+            node = await change(self._api, NODES, self._node_name, lambda node: with_condition(node, new), status=True)
+            if node is None:
                 return
-            if body is node:
-                break
-            try:
-                await self._api.update_status(NODES, body)
-                break
-            except WriteConflict:  # the kubelet writes the same object
-                if attempt == _TRIES - 1:
-                    raise
+        else:
+            node = await self._api.get(NODES, self._node_name)
         if not quiet:
             severity = Severity.WARNING if troubles else Severity.NORMAL
             about = Reference.of({"apiVersion": "v1", "kind": "Node", **node})
