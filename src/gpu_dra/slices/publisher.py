@@ -194,9 +194,12 @@ class SlicePublisher:
         backoff = Backoff()
         while True:
             try:
+                listed = False
                 async with contextlib.aclosing(follow(self._api, self._selection, clock=self._clock)) as changes:
                     async for change in changes:
-                        backoff.reset()
+                        if listed:
+                            backoff.reset()  # a list that goes well is no success while the watch after it is refused
+                        listed = listed or isinstance(change, Listed)
                         self._take_in(change)
             except GpuDraError as error:
                 await self._pause(error, backoff, doing="watching slices")

@@ -88,6 +88,11 @@ def forbidden(api):
 
 
 @pytest.fixture
+def blind(api):
+    api.fail(Forbidden("may not watch resourceslices"), verb=Verb.WATCH, times=None)
+
+
+@pytest.fixture
 async def published(api, publisher, clock):
     """One GPU is published, and everything that follows from it has happened."""
     publisher.publish(pool((device("gpu-0"),)))
@@ -348,6 +353,15 @@ async def test_a_missing_right_is_waited_for_too(forbidden, api, publisher, note
     await clock.advance(2)
     assert offered(api) == ["gpu-0"]
     assert "may not list" in str(notebook.failures[0][0])
+
+
+async def test_without_the_right_to_watch_the_lists_become_rare(blind, api, publisher, notebook, clock):
+    """Each list goes well, and a thousand nodes that list twice a second are a heavy load."""
+    publisher.publish(pool((device("gpu-0"),)))
+    await clock.advance(120)
+    assert offered(api) == ["gpu-0"]
+    assert "may not watch" in str(notebook.failures[0][0])
+    assert len(notebook.failures) < 15
 
 
 async def test_a_sick_gpu_is_withdrawn_from_a_server_that_drops_its_taint(api, publisher, notebook, clock):
