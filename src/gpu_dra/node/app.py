@@ -126,7 +126,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         directories=(directories.cdi, directories.data),
         inventories=discovery,
         registration=registration.state,
-        unpublished=lambda: coexistence.reason or slices.unpublished,
+        unpublished=lambda: coexistence.obstacle or slices.unpublished,
     )
     await _serve_probes(settings, stack, probes, metrics)
     offers = Offers(discovery, coexistence, publisher, api, metrics, node_name=settings.node_name, taken=registration.taken)

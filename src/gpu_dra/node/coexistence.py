@@ -69,12 +69,21 @@ class Coexistence:
         """Set when `reason` is another one, and once it is known at all."""
         self.known = False
         """False until the first look that got an answer."""
+        self.doubt = ""
+        """Why the last look got no answer; empty when it got one."""
 
     async def run(self) -> None:
         """Look for ever. An API that does not answer leaves things as they are."""
         while True:
             await self.look()
             await self._clock.sleep(LOOK_SECONDS if self.known else FIRST_LOOK_SECONDS)
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps us from offering anything: somebody else, or that it is not known yet; empty when nothing does."""
+        if self.reason or self.known or not self.doubt:
+            return self.reason
+        return f"it is not known whether other drivers offer this node's GPUs: {self.doubt}"
 
     async def peer(self) -> str:
         """Whether another DRA driver serves this node, in a sentence; empty when none does. Needs no API."""
@@ -85,8 +94,11 @@ class Coexistence:
         try:
             reason = await self._other_driver() or await self._device_plugin()
         except GpuDraError as error:
-            log.info("cannot look for other drivers", extra={"error": str(error)})
+            if str(error) != self.doubt:
+                log.warning("cannot look for other drivers", extra={"error": str(error)})
+            self.doubt = str(error)
             return self.reason
+        self.doubt = ""
         if not self.known:
             self.known = True
             self.changed.set()

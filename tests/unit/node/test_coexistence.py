@@ -8,6 +8,7 @@ import pytest
 from gpu_dra.core.clock import FakeClock
 from gpu_dra.core.locks import LockDirectory
 from gpu_dra.kube.api import NODES
+from gpu_dra.kube.errors import Forbidden
 from gpu_dra.kube.fake import FakeKubeApi
 from gpu_dra.node.coexistence import Coexistence, advertised
 from gpu_dra.node.registration import RegistrationService
@@ -117,6 +118,26 @@ async def test_a_process_of_ours_without_a_pod_uid_is_no_other_driver(api, node,
         lock = LockDirectory(short / "locks").try_hold(own.name)
         assert await coexistence(api, short).look() == ""
         os.close(lock)
+
+
+async def test_while_it_cannot_be_known_the_reason_is_an_obstacle_and_told_once(api, node, tmp_path, caplog):
+    looked = coexistence(api, tmp_path)
+    assert looked.obstacle == ""
+    api.fail(Forbidden("get nodes node-a: missing right: get nodes"), times=2)
+    await looked.look()
+    await looked.look()
+    assert "missing right: get nodes" in looked.obstacle
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    await looked.look()
+    assert looked.obstacle == ""
+
+
+async def test_once_it_is_known_a_look_that_fails_is_no_obstacle(api, node, tmp_path):
+    looked = coexistence(api, tmp_path)
+    await looked.look()
+    with api.outage():
+        await looked.look()
+    assert looked.obstacle == ""
 
 
 def test_a_node_that_reports_no_status_yet_advertises_nothing():
