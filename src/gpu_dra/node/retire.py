@@ -29,9 +29,15 @@ log = logging.getLogger(__name__)
 
 async def retire(api: KubeApi, *, daemonset: str, driver: str, node_name: str, directories: NodeDirectories) -> None:
     """Take slices and files away if `daemonset` (namespace/name; empty: never) is gone. Never raises GpuDraError: we are leaving."""
+    if not daemonset:
+        return
     try:
-        if not daemonset or not await _is_gone(api, daemonset):
+        if not await _is_gone(api, daemonset):
             return
+    except GpuDraError as error:
+        log.warning("cannot tell whether this is an uninstall, so slices and files stay", extra={"error": str(error)})
+        return
+    try:
         held = await asyncio.to_thread(held_claims, directories)
         if held:
             log.warning("uninstalled with claims prepared; their files stay", extra={"claim_uids": held})

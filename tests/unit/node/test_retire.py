@@ -4,6 +4,7 @@ import pytest
 
 from gpu_dra.core.clock import FakeClock
 from gpu_dra.kube.api import DAEMON_SETS, RESOURCE_SLICES
+from gpu_dra.kube.errors import Forbidden
 from gpu_dra.kube.fake import FakeKubeApi
 from gpu_dra.node.directories import NodeDirectories
 from gpu_dra.node.retire import retire
@@ -71,6 +72,13 @@ async def test_a_prepared_claim_keeps_files_and_slices(node, kind):
     await node.stop()
     assert node.slices == ["ours", "theirs"]
     assert path.exists()
+
+
+async def test_without_the_right_to_ask_nothing_is_called_an_uninstall(node, caplog):
+    node.api.fail(Forbidden("missing right: get daemonsets.apps"))
+    await node.stop()
+    assert node.slices == ["ours", "theirs"]
+    assert [record.message for record in caplog.records] == ["cannot tell whether this is an uninstall, so slices and files stay"]
 
 
 async def test_while_the_api_is_away_nothing_can_be_told_so_everything_stays(node):
