@@ -14,7 +14,6 @@ from hack.testbed.cluster.lab import Lab
 from hack.testbed.cluster.spec import NodeSpec, Wishes
 from hack.testbed.driver import Driver
 from tests.cluster.cluster import Cluster
-from tests.cluster.installed import Installed, installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,30 +68,3 @@ def old_cluster(oldest: Cluster) -> Iterator[Cluster]:
     yield oldest
     oldest.recover()
     oldest.clean()
-
-
-@pytest.fixture(scope="session")
-def chart37() -> Iterator[Installed]:
-    yield from installed("chart37", "1.37")
-
-
-@pytest.fixture(scope="session")
-def chart34() -> Iterator[Installed]:
-    """1.34 has extended resources for device classes behind a gate."""
-    yield from installed("chart34", "1.34", gates="DRAExtendedResource=true")
-
-
-@pytest.fixture
-def chart(chart37: Installed) -> Iterator[Installed]:
-    """The chart on the newest version, with an empty default namespace before and after."""
-    chart37.clean()
-    yield chart37
-    chart37.clean()
-
-
-@pytest.fixture
-def old_chart(chart34: Installed) -> Iterator[Installed]:
-    """The same on the oldest version."""
-    chart34.clean()
-    yield chart34
-    chart34.clean()

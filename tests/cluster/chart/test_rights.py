@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.installed import claim, pod, warnings
+from tests.cluster.chart.installed import claim, pod, warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

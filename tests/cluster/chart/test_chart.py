@@ -13,11 +13,11 @@ import pytest
 from hack.demo import main as demo
 from hack.testbed.chart import CHART
 from hack.testbed.cluster.errors import say_on_stderr
-from tests.cluster.installed import GPU_NODES, claim, pod, warnings
+from tests.cluster.chart.installed import GPU_NODES, claim, pod, warnings
 from tests.helm.test_render import CHOICES
 
 if TYPE_CHECKING:
-    from tests.cluster.installed import Installed
+    from tests.cluster.chart.installed import Installed
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hack.testbed.cluster.errors import LabError
-from tests.cluster.installed import GPU_NODES, pod
+from tests.cluster.chart.installed import GPU_NODES, pod
 
 
 def test_an_uninstall_waits_for_holders_names_them_and_then_leaves_nothing(chart):
