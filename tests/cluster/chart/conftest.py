@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.chart.installed import Installed, installed
+from hack.demo.main import NODES
+from tests.cluster.chart.installed import PLAIN, Installed, installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def chart37() -> Iterator[Installed]:
-    yield from installed("chart37", "1.37")
+    yield from installed("chart37", "1.37", nodes=(*NODES, PLAIN))
 
 
 @pytest.fixture(scope="package")
 def chart34() -> Iterator[Installed]:
     """1.34 has extended resources for device classes behind a gate."""
-    yield from installed("chart34", "1.34", gates="DRAExtendedResource=true")
+    yield from installed("chart34", "1.34", nodes=NODES, gates="DRAExtendedResource=true")
 
 
 @pytest.fixture

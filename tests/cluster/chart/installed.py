@@ -16,6 +16,9 @@ from tests.cluster.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+RETRY = 180.0
+"""Seconds for a pod whose first prepare the API server refused: the kubelet may ask for a claim before the Node authorizer knows that its
+pod is there, most of all for one that the scheduler just made, and tries again after a minute or more."""
 PLAIN = NodeSpec(name="plain")
 GPU_NODES = {node.name for node in NODES}
 CONDITION = "NvidiaGPUsOffered"
@@ -64,10 +67,10 @@ def _is_ready(pod: dict[str, Any]) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def installed(name: str, kubernetes: str, *, gates: str | None = None) -> Iterator[Installed]:
+def installed(name: str, kubernetes: str, *, nodes: tuple[NodeSpec, ...], gates: str | None = None) -> Iterator[Installed]:
     teardown.down(name, say=say_on_stderr)
     try:
-        lab = Lab.up(Wishes(name=name, kubernetes=kubernetes, nodes=(*NODES, PLAIN), feature_gates=gates))
+        lab = Lab.up(Wishes(name=name, kubernetes=kubernetes, nodes=nodes, feature_gates=gates))
         partition(lab)
         cluster = Installed(lab=lab, drivers={})
         cluster.chart.load_image(say=say_on_stderr)
@@ -104,3 +107,9 @@ def warnings(cluster: Installed, name: str) -> str:
     return cluster.lab.kubectl(
         "get", "events", "-A", "--field-selector", f"type=Warning,involvedObject.name={name}", "-o", "jsonpath={.items[*].message}"
     )
+
+
+def failures(cluster: Installed) -> str:
+    """Why pods of the default namespace could not be prepared, from their events."""
+    fields = "reason=FailedPrepareDynamicResources"
+    return cluster.lab.kubectl("get", "events", "--field-selector", fields, "-o", "jsonpath={.items[*].message}")

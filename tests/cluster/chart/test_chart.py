@@ -13,7 +13,7 @@ import pytest
 from hack.demo import main as demo
 from hack.testbed.chart import CHART
 from hack.testbed.cluster.errors import say_on_stderr
-from tests.cluster.chart.installed import GPU_NODES, claim, pod, warnings
+from tests.cluster.chart.installed import GPU_NODES, RETRY, claim, failures, pod, warnings
 from tests.helm.test_render import CHOICES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_helm_test_claims_a_gpu(cluster):
 
 def test_a_plain_pod_gets_a_gpu_by_the_old_resource_name(cluster):
     cluster.apply(pod("plain-limits", limits={"nvidia.com/gpu": "1"}))
-    cluster.running("plain-limits")
+    cluster.running("plain-limits", within=RETRY)
     assert cluster.lab.kubectl("logs", "plain-limits").count("GPU-") == 1
 
 
@@ -152,7 +152,7 @@ def upgraded_under_load(cluster: Installed, change: Any) -> None:
     newcomers = []
     while worker.is_alive() and len(newcomers) < 6:
         newcomers.append(cluster.demo("one-gpu", pod_name=f"during-{len(newcomers)}", node="node-a"))
-        cluster.running(newcomers[-1], within=20)
+        cluster.running(newcomers[-1], within=RETRY)
     worker.join()
     assert newcomers
     others = lambda: {node: name for node, name in cluster.plugins().items() if name != before[node]}  # noqa: E731
@@ -161,7 +161,9 @@ def upgraded_under_load(cluster: Installed, change: Any) -> None:
     assert cluster.lab.kubectl("get", "pod", holder, "-o", "jsonpath={.status.containerStatuses[0].containerID}") == started
     for each in (holder, *newcomers):
         cluster.sees_exactly_its_claim(each)
-    assert "FailedPrepareDynamicResources" not in cluster.lab.kubectl("get", "events", "-o", "name")
+    failed = failures(cluster)
+    assert "gpu.nvidia.com" not in failed
+    assert "NodePrepareResources" not in failed
 
 
 def test_an_upgrade_and_the_way_back_leave_no_gap(cluster):
