@@ -69,6 +69,11 @@ class Chart:
         return pods
 
     def logs(self, component: str, *, tail: int = 40) -> str:
-        """The ends of their logs, each line with its pod."""
-        selector = f"app.kubernetes.io/component={component}"
-        return self.lab.kubectl("-n", NAMESPACE, "logs", "-l", selector, "--prefix", f"--tail={tail}")
+        """The ends of their logs, each line with its pod; a pod that has not started yet has none."""
+        begun = [pod["metadata"]["name"] for pod in self.pods(component) if _has_begun(pod)]
+        return "".join(self.lab.kubectl("-n", NAMESPACE, "logs", name, "--prefix", f"--tail={tail}") for name in begun)
+
+
+def _has_begun(pod: dict[str, Any]) -> bool:
+    statuses = pod["status"].get("containerStatuses", ())
+    return bool(statuses) and all("waiting" not in status["state"] or status["restartCount"] for status in statuses)
