@@ -90,7 +90,8 @@ class Uninstall:
             name = node["metadata"]["name"]
             if GPU_PRESENT in (node["metadata"].get("labels") or {}):
                 await unlabel_node(self._api, name)
-            await change(self._api, NODES, name, _without_condition, status=True)
+            if _without_condition(node) is not None:  # most nodes of a large cluster have none, and need no question
+                await change(self._api, NODES, name, _without_condition, status=True)
 
     async def _pods(self, instance: str) -> list[str]:
         pods: list[str] = []
