@@ -8,9 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +28,6 @@ from tests.cluster.rights import OWN, SLICES, Rights, a_slice, rights_lab
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 LABEL = "nvidia.com/gpu.present"
 
@@ -161,3 +165,162 @@ def test_a_detector_that_cannot_label_tells_it_and_stays(rights, lacking, comman
         finally:
             process.terminate()
             process.wait(timeout=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A running plugin with simulated GPUs and directories of its own."""
+
+    process: subprocess.Popen[str]
+    log_file: Path
+    url: str
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def readiness(self) -> str:
+        """What /readyz says, whatever its status; empty while nobody answers."""
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{self.url}/readyz", timeout=5) as answer:
+                text: str = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            text = error.read().decode()
+        except OSError:
+            return ""
+        return text
+
+
+@pytest.fixture
+def plugin(command: Any, tmp_path: Path) -> Iterator[Callable[[], Plugin]]:
+    """Starts it."""
+    with contextlib.ExitStack() as stack:
+
+        def start() -> Plugin:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+            directories = {
+                flag: str(tmp_path / name)
+                for flag, name in (
+                    ("--kubelet-plugins-directory-path", "plugins"),
+                    ("--kubelet-registrar-directory-path", "registry"),
+                    ("--cdi-root", "cdi"),
+                )
+            }
+            for directory in directories.values():
+                Path(directory).mkdir(exist_ok=True)
+            flags = [word for pair in directories.items() for word in pair]
+            arguments, environment = command(
+                "node", "node", "--simulate", "h100x8", "--report-to-node", "true", "--daemonset", "gpu-dra/gpu-dra-node",
+                "--http-endpoint", endpoint, *flags,
+            )  # fmt: skip
+            log = tmp_path / "plugin.log"
+            into = stack.enter_context(log.open("w"))
+            process = subprocess.Popen(arguments, env=environment, stdout=into, stderr=into, text=True)
+            stack.callback(process.wait, timeout=40)
+            stack.callback(process.terminate)
+            return Plugin(process=process, log_file=log, url=f"http://{endpoint}")
+
+        yield start
+
+
+def slices_of(rights: Rights) -> list[dict[str, Any]]:
+    """Those that have devices."""
+    found = rights.admin.may("GET", f"{SLICES}?fieldSelector=spec.driver=gpu.nvidia.com")["items"]
+    return [each for each in found if each["spec"].get("devices")]
+
+
+@pytest.fixture
+def bare(rights: Rights) -> Iterator[None]:
+    """No slices and no condition, before and after."""
+
+    def clear() -> None:
+        rights.admin.may("DELETE", SLICES)
+        node = rights.node(OWN)
+        others = [each for each in node["status"].get("conditions", []) if each["type"] != CONDITION]
+        rights.admin.may("PUT", f"/api/v1/nodes/{OWN}/status", {**node, "status": {**node["status"], "conditions": others}})
+
+    clear()
+    yield
+    clear()
+
+
+SLICES_RIGHT = "resourceslices.resource.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "right"),
+    [
+        ("get", "nodes", "nodes"),
+        ("list", "resourceslices", SLICES_RIGHT),
+        ("watch", "resourceslices", SLICES_RIGHT),
+        ("create", "resourceslices", SLICES_RIGHT),
+        ("update", "nodes/status", "nodes/status"),
+    ],
+)
+def test_a_plugin_that_lacks_a_right_says_which_and_heals_when_it_has_it(rights, lacking, plugin, bare, verb, resource, right):
+    with lacking("node", verb, resource):
+        started = plugin()
+        missing = f"missing right: {verb} {right}"
+        wait_for("a line", lambda: missing in started.log, needs=[], deadline_s=30)
+        if verb in ("get", "list", "create"):  # those without which nothing is published
+            wait_for("the reason at /readyz", lambda: missing in started.readiness(), needs=[], deadline_s=15)
+        assert "Traceback" not in started.log
+        assert started.log.count(missing) < 15
+    wait_for("its slices", lambda: slices_of(rights), needs=[], deadline_s=60)
+    wait_for("its word on the Node", lambda: on_the_node(rights, CONDITION), needs=[], deadline_s=90)
+    assert started.process.poll() is None
+
+
+def test_a_plugin_that_may_not_change_its_slices_says_so_and_heals(rights, lacking, plugin, bare):
+    started = plugin()
+    (slice_,) = wait_until_any(lambda: slices_of(rights))
+    name = slice_["metadata"]["name"]
+    with lacking("node", "update", "resourceslices"):
+        slice_["spec"]["pool"]["generation"] += 1
+        slice_["spec"]["devices"] = slice_["spec"]["devices"][:1]
+        rights.admin.may("PUT", f"{SLICES}/{name}", slice_)
+        wait_for("a line", lambda: f"missing right: update {SLICES_RIGHT}" in started.log, needs=[], deadline_s=30)
+        assert "Traceback" not in started.log
+    wait_for("its slice", lambda: len(slices_of(rights)[0]["spec"]["devices"]) > 1, needs=[], deadline_s=60)
+
+
+def test_a_plugin_that_may_not_delete_says_so_and_heals(rights, lacking, plugin, bare):
+    with lacking("node", "delete", "resourceslices"):
+        left = a_slice(name="left", nodeName=OWN)
+        left["spec"]["driver"] = "gpu.nvidia.com"
+        left["spec"]["pool"]["name"] = OWN
+        left["metadata"]["labels"] = dict(OURS)
+        rights.admin.may("POST", SLICES, left)
+        left = a_slice(name="more", nodeName=OWN) | {"spec": left["spec"]}
+        left["metadata"]["labels"] = dict(OURS)
+        rights.admin.may("POST", SLICES, left)
+        started = plugin()
+        wait_for("a line", lambda: f"missing right: delete {SLICES_RIGHT}" in started.log, needs=[], deadline_s=30)
+        assert "Traceback" not in started.log
+    wait_for("one slice", lambda: len(rights.admin.may("GET", SLICES)["items"]) == 1, needs=[], deadline_s=60)
+
+
+def test_a_plugin_that_may_not_write_events_says_so_and_offers_its_gpus(rights, lacking, plugin, bare):
+    with lacking("node", "create", "events"):
+        started = plugin()
+        wait_for("a line", lambda: "missing right: create events" in started.log, needs=[], deadline_s=45)
+        assert "Traceback" not in started.log
+        assert slices_of(rights)
+
+
+def test_a_plugin_that_may_not_ask_for_its_daemonset_leaves_all_in_place_and_says_so(rights, lacking, plugin, bare):
+    """The one it asks for is not there, which it would take for an uninstall."""
+    started = plugin()
+    wait_until_any(lambda: slices_of(rights))
+    with lacking("node", "get", "daemonsets"):
+        started.process.terminate()
+        started.process.wait(timeout=40)
+    assert "missing right: get daemonsets.apps" in started.log
+    assert "cannot tell whether this is an uninstall" in started.log
+    assert slices_of(rights)
+
+
+def wait_until_any(found: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    wait_for("anything", lambda: bool(found()), needs=[], deadline_s=60)
+    return found()
