@@ -13,6 +13,7 @@ from hack.testbed.cluster.catalog import KUBERNETES_VERSIONS
 from tests.helm.conftest import CHART
 
 CLASS = "deviceClasses.extra[0].name=mine,deviceClasses.extra[0].expression=device.driver=='gpu.nvidia.com'"
+PREFERRED = "node.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
 CHOICES = {
     "defaults": (),
     "no detector": ("--set", "detector.enabled=false"),
@@ -22,7 +23,9 @@ CHOICES = {
     "simulated": ("--set", "node.simulate=h100x8"),
     "decorated": (
         "--set", "node.podLabels.a=b", "--set", "node.podAnnotations.c=d", "--set", "imagePullSecrets[0]=s",
-        "--set", "serviceAccount.annotations.e=f", "--set", "node.affinity.nodeAffinity.x=y",
+        "--set", "serviceAccount.annotations.e=f", "--set", f"{PREFERRED}.weight=1",
+        "--set", f"{PREFERRED}.preference.matchExpressions[0].key=g",
+        "--set", f"{PREFERRED}.preference.matchExpressions[0].operator=Exists",
     ),
     **{path.stem: ("-f", str(path)) for path in sorted((CHART / "examples").glob("*.yaml"))},
 }  # fmt: skip
@@ -58,8 +61,6 @@ def templates(objects):
 @pytest.mark.parametrize("kubernetes", KUBERNETES_VERSIONS.values())
 def test_every_object_is_valid(helm, choice, kubernetes):
     for each in helm.objects(*choice, kubernetes=kubernetes):
-        if choice == CHOICES["decorated"] and each["kind"] == "DaemonSet":
-            continue  # its affinity is made up
         kubernetes_validate.validate(each, OFFLINE[kubernetes], strict=True)
 
 

@@ -107,9 +107,3 @@ def warnings(cluster: Installed, name: str) -> str:
     return cluster.lab.kubectl(
         "get", "events", "-A", "--field-selector", f"type=Warning,involvedObject.name={name}", "-o", "jsonpath={.items[*].message}"
     )
-
-
-def failures(cluster: Installed) -> str:
-    """Why pods of the default namespace could not be prepared, from their events."""
-    fields = "reason=FailedPrepareDynamicResources"
-    return cluster.lab.kubectl("get", "events", "--field-selector", fields, "-o", "jsonpath={.items[*].message}")
