@@ -31,7 +31,8 @@ PARTITIONED = ("node-b", 7)
 PROFILE_IDS = (19, 19, 14, 9)
 """1g.5gb twice, 2g.10gb, 3g.20gb."""
 PENDING = "no-such-model"
-DEADLINE = 90.0
+DEADLINE = 180.0
+"""A pod whose claim the kubelet may not read yet is tried again by it after a minute or more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 DEMO = Path(__file__).resolve().parents[2] / "demo"
 Object = dict[str, Any]
+RETRY = 180.0
+"""Seconds for a pod whose first prepare the API server refused: the kubelet may ask for a claim before the Node authorizer knows that its
+pod is there ("forbidden: no relationship found"), and tries again after a minute or more. Nothing of ours has been asked by then."""
 PLUGIN_DIRECTORY = "/var/lib/kubelet/plugins/gpu.nvidia.com"
 
 
@@ -66,7 +69,7 @@ class Cluster:
             time.sleep(0.1)
         return result
 
-    def running(self, pod: str, *, within: float = 60.0) -> Object:
+    def running(self, pod: str, *, within: float = RETRY) -> Object:
         """Wait for a pod to run and be ready."""
         return self.wait(f"pod {pod} running", lambda: _ready(self.get("pod", pod)), within=within)
 

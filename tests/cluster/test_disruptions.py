@@ -28,9 +28,9 @@ def uids(cluster):
     return {piece["metadata"]["name"]: piece["metadata"]["uid"] for piece in cluster.slices()}
 
 
-def a_new_pod_works(cluster, name="newcomer", node=NODE, within=60):
+def a_new_pod_works(cluster, name="newcomer", node=NODE):
     pod = cluster.demo("one-gpu", node=node, pod_name=name)
-    cluster.running(pod, within=within)
+    cluster.running(pod)
     cluster.sees_exactly_its_claim(pod)
 
 
@@ -138,7 +138,7 @@ def test_an_api_server_that_is_away_for_a_minute_is_ridden_out(cluster, holder):
     cluster.lab.stop_apiserver()
     time.sleep(60)
     cluster.lab.start_apiserver()
-    a_new_pod_works(cluster, within=180)  # the scheduler's own watches back off for a minute
+    a_new_pod_works(cluster)  # the scheduler's own watches back off for a minute
     cluster.sees_exactly_its_claim(holder)
     assert restarts(cluster, holder) == [0]
     assert uids(cluster) == before
@@ -150,7 +150,7 @@ def test_twenty_pods_in_a_burst_all_get_their_gpu(cluster):
     for name in names:
         cluster.demo("one-gpu", pod_name=name)
     for number, name in enumerate(names):
-        cluster.running(name, within=120)
+        cluster.running(name)
         if number < 10:
             cluster.delete(name)
     cluster.wait("the last ten", lambda: len(cluster.items("pods")) == 10)

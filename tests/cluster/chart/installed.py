@@ -16,9 +16,6 @@ from tests.cluster.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RETRY = 180.0
-"""Seconds for a pod whose first prepare the API server refused: the kubelet may ask for a claim before the Node authorizer knows that its
-pod is there, most of all for one that the scheduler just made, and tries again after a minute or more."""
 PLAIN = NodeSpec(name="plain")
 GPU_NODES = {node.name for node in NODES}
 CONDITION = "NvidiaGPUsOffered"

@@ -13,7 +13,8 @@ import pytest
 from hack.demo import main as demo
 from hack.testbed.chart import CHART
 from hack.testbed.cluster.errors import say_on_stderr
-from tests.cluster.chart.installed import GPU_NODES, RETRY, claim, pod, warnings
+from tests.cluster.chart.installed import GPU_NODES, claim, pod, warnings
+from tests.cluster.cluster import RETRY
 from tests.helm.test_render import CHOICES
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_the_node_says_that_its_gpus_are_offered(cluster):
 
 def test_every_pod_of_the_demo_sees_exactly_its_claim(cluster):
     cluster.lab.kubectl("apply", "-f", str(demo.SAMPLES))
-    cluster.wait("the demo's pods", lambda: all(demo.settled(pod) for pod in cluster.items("pods")), within=90)
+    cluster.wait("the demo's pods", lambda: all(demo.settled(pod) for pod in cluster.items("pods")), within=RETRY)
     rows = demo.compare(cluster.lab)
     assert len(rows) == 10
     assert [(row.pod, row.verdict()) for row in rows if not row.right] == []
@@ -51,7 +52,7 @@ def test_helm_test_claims_a_gpu(cluster):
 
 def test_a_plain_pod_gets_a_gpu_by_the_old_resource_name(cluster):
     cluster.apply(pod("plain-limits", limits={"nvidia.com/gpu": "1"}))
-    cluster.running("plain-limits", within=RETRY)
+    cluster.running("plain-limits")
     assert cluster.lab.kubectl("logs", "plain-limits").count("GPU-") == 1
 
 
@@ -152,7 +153,7 @@ def upgraded_under_load(cluster: Installed, change: Any) -> None:
     newcomers = []
     while worker.is_alive() and len(newcomers) < 6:
         newcomers.append(cluster.demo("one-gpu", pod_name=f"during-{len(newcomers)}", node="node-a"))
-        cluster.running(newcomers[-1], within=RETRY)
+        cluster.running(newcomers[-1])
     worker.join()
     assert newcomers
     others = lambda: {node: name for node, name in cluster.plugins().items() if name != before[node]}  # noqa: E731

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hack.testbed.cluster.errors import LabError
-from tests.cluster.chart.installed import GPU_NODES, RETRY, pod
+from tests.cluster.chart.installed import GPU_NODES, pod
 
 
 def test_an_uninstall_waits_for_holders_names_them_and_then_leaves_nothing(chart):
@@ -33,7 +33,7 @@ def test_on_the_oldest_version_claims_and_the_old_resource_name_work_and_all_goe
     old_chart.sees_exactly_its_claim(old_chart.demo("one-gpu"))
     old_chart.sees_exactly_its_claim(old_chart.demo("one-mig"))
     old_chart.apply(pod("plain-limits", limits={"nvidia.com/gpu": "1"}))
-    old_chart.running("plain-limits", within=RETRY)
+    old_chart.running("plain-limits")
     assert old_chart.lab.kubectl("logs", "plain-limits").count("GPU-") == 1
     old_chart.clean()
     old_chart.chart.uninstall()
