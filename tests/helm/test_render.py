@@ -152,6 +152,33 @@ def test_the_image_is_the_one_that_is_built(helm):
     assert images == {f"{REPOSITORY}:0.1.0"}
 
 
+@pytest.mark.parametrize(
+    ("example", "selector"),
+    [
+        ("gke-cos", {"gke-no-default-nvidia-gpu-device-plugin": "true"}),
+        ("gpu-operator", {"nvidia.com/gpu.present": "true"}),
+        ("kind", None),
+        ("nfd", {"feature.node.kubernetes.io/pci-10de.present": "true"}),
+    ],
+)
+def test_an_example_without_detector_needs_no_label_that_only_the_detector_sets(helm, example, selector):
+    """Helm merges maps: a selector that is given joins the default one, and on no node would the plugin run."""
+    objects = helm.objects(*CHOICES[example])
+    assert templates(objects)["gpu-dra-node"]["spec"].get("nodeSelector") == selector
+    assert "gpu-dra-detector" not in templates(objects)
+
+
+def test_every_example_begins_with_its_reason():
+    for path in (CHART / "examples").glob("*.yaml"):
+        assert path.read_text().startswith("# "), path.name
+
+
+def test_an_own_class_is_made_beside_the_charts(helm):
+    classes = {each["metadata"]["name"]: each for each in of(helm.objects(*CHOICES["own class"]), "DeviceClass")}
+    assert classes["mine"]["spec"]["selectors"] == [{"cel": {"expression": "device.driver=='gpu.nvidia.com'"}}]
+    assert "gpu.nvidia.com" in classes
+
+
 def test_sockets_have_the_same_path_inside_and_outside(helm):
     """The kubelet dials the path that it is told."""
     for flags in CHOICES.values():
