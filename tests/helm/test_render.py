@@ -168,6 +168,22 @@ def test_an_example_without_detector_needs_no_label_that_only_the_detector_sets(
     assert "gpu-dra-detector" not in templates(objects)
 
 
+@pytest.mark.parametrize(
+    ("example", "variable", "path"),
+    [
+        ("gke-cos", "NVIDIA_DRIVER_ROOT", "/home/kubernetes/bin/nvidia"),
+        ("gpu-operator", "NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"),
+        ("k0s", "KUBELET_PLUGINS_DIRECTORY_PATH", "/var/lib/k0s/kubelet/plugins"),
+        ("microk8s", "KUBELET_REGISTRAR_DIRECTORY_PATH", "/var/snap/microk8s/common/var/lib/kubelet/plugins_registry"),
+        ("talos", "CDI_ROOT", "/var/cdi/dynamic"),
+    ],
+)
+def test_an_example_takes_the_paths_of_its_distribution(helm, example, variable, path):
+    """Talos reads CDI files from folders of its own (Intel's resource drivers, issue 47)."""
+    spec = templates(helm.objects(*CHOICES[example]))["gpu-dra-node"]["spec"]
+    assert {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}[variable] == path
+
+
 def test_every_example_begins_with_its_reason():
     for path in (CHART / "examples").glob("*.yaml"):
         assert path.read_text().startswith("# "), path.name
