@@ -75,6 +75,26 @@ def test_what_lives_in_namespaces_lives_in_the_releases(objects):
         assert each["metadata"].get("namespace") == expected, each["kind"]
 
 
+NUMBERS = (
+    "--set-string",
+    "nameOverride=12,imagePullSecrets[0]=13,node.priorityClassName=14,deviceClasses.extra[0].name=15,deviceClasses.extra[0].expression=true",
+)
+
+
+def test_names_that_look_like_numbers_stay_names(helm):
+    """Kubernetes and Helm allow them, and YAML reads a bare 123 as a number, which the API server refuses."""
+    for each in helm.objects(*NUMBERS, release="123", namespace="456"):
+        kubernetes_validate.validate(each, "1.37", strict=True)
+
+
+@pytest.mark.parametrize("release", ["a" * 39 + "-b", "a" * 39 + ".b", "a" * 38 + "--b", "a" * 53])
+def test_a_long_name_is_cut_where_a_name_may_end(helm, release):
+    for each in helm.objects(release=release):
+        name = each["metadata"]["name"]
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", name)
+        assert each["kind"] in CLUSTER_WIDE or len(name) <= 52, name
+
+
 def test_selectors_find_their_pods_and_no_others(objects):
     for each in of(objects, "DaemonSet"):
         selector = each["spec"]["selector"]["matchLabels"].items()

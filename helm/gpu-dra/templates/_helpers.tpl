@@ -1,20 +1,20 @@
 {{- define "gpu-dra.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 40 | trimAll "-." -}}
 {{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 40 | trimAll "-." -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimAll "-." -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- /* Role, context: the selector of one role's pods. */ -}}
 {{- define "gpu-dra.selector" -}}
-app.kubernetes.io/name: {{ default .context.Chart.Name .context.Values.nameOverride | trunc 63 }}
-app.kubernetes.io/instance: {{ .context.Release.Name }}
+app.kubernetes.io/name: {{ default .context.Chart.Name .context.Values.nameOverride | trunc 63 | quote }}
+app.kubernetes.io/instance: {{ .context.Release.Name | quote }}
 app.kubernetes.io/component: {{ .role }}
 {{- end -}}
 
@@ -38,7 +38,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}
