@@ -1,6 +1,12 @@
 """What cannot work is refused before anything is installed, in a sentence that names the value or what to do."""
 
+import json
+
 import pytest
+
+from tests.helm.conftest import CHART
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -34,6 +40,19 @@ import pytest
         ("uninstall.timeoutSeconds=-1", "/uninstall/timeoutSeconds"),
         ("imagePullSecrets=regcred", "/imagePullSecrets"),
         ("fullnameOverride=Über", "/fullnameOverride"),
+        (f"nameOverride={'a' * 41}", "/nameOverride"),
+        ("node=null", "missing property 'node'"),
+        ("node.host.sys=null", "at '/node/host': missing property 'sys'"),
+        ("node.driverRoot=/a: b", "/node/driverRoot"),
+        ("node.cdiHookPath=nvidia-cdi-hook", "/node/cdiHookPath"),
+        ("node.podLabels.a=1", "/node/podLabels/a"),
+        (r"node.podLabels.app\.kubernetes\.io/component=x", "/node/podLabels/app.kubernetes.io~1component"),
+        (
+            r"node.podAnnotations.kubectl\.kubernetes\.io/default-container=x",
+            "/node/podAnnotations/kubectl.kubernetes.io~1default-container",
+        ),
+        (r"monitoring.podMonitor.labels.helm\.sh/chart=x", "/monitoring/podMonitor/labels/helm.sh~1chart"),
+        ("global=x", "/global"),
     ],
 )
 def test_a_bad_value_is_named(helm, flag, path):
@@ -48,3 +67,31 @@ def test_an_older_kubernetes_is_refused_with_its_version(helm):
 
 def test_the_namespace_default_is_refused_with_the_flags_to_use(helm):
     assert "-n gpu-dra --create-namespace" in helm.refusal(namespace="default")
+
+
+def test_a_chart_that_has_this_one_below_it_may_share_its_globals(helm):
+    """Helm hands `global` down to every chart."""
+    assert helm.objects("--set", "global.region=eu") == helm.objects()
+
+
+def parts(schema, path=()):
+    """Every object that the schema describes, by its dotted path."""
+    if schema.get("type") == "object":
+        yield ".".join(path), schema
+    for name, part in schema.get("properties", {}).items():
+        yield from parts(part, (*path, name))
+    if "items" in schema:
+        yield from parts(schema["items"], (*path, "[]"))
+
+
+def test_every_part_refuses_keys_that_it_does_not_know():
+    """Free are only what other charts share, and what is a pod's own field."""
+    assert {path for path, part in parts(SCHEMA) if "additionalProperties" not in part} == {"global", "node.affinity"}
+
+
+def test_no_value_can_be_taken_away_by_null():
+    """Helm drops a key that is null: a template would then print nothing where the API server wants a value."""
+    chosen_freely = {"node.resources", "detector.resources"}
+    for path, part in parts(SCHEMA):
+        if "[]" not in path and path not in chosen_freely:
+            assert part.get("properties", {}).keys() - {"global"} == set(part.get("required", [])), path
