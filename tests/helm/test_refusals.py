@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.helm.conftest import CHART
+from tests.helm.conftest import CHART, NEWEST
+from tests.helm.discovery import api_server
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
@@ -59,14 +60,33 @@ def test_a_bad_value_is_named(helm, flag, path):
     assert path in helm.refusal("--set", flag)
 
 
-def test_an_older_kubernetes_is_refused_with_its_version(helm):
-    said = helm.refusal(kubernetes="1.33.4")
-    assert "1.33.4" in said
+def sentence(stderr):
+    """What Helm reports of a refusal, without the place in the templates."""
+    (line,) = [line for line in stderr.splitlines() if line.startswith("Error:")]
+    return line
+
+
+@pytest.mark.parametrize("kubernetes", ["1.33.4", "v1.33.99-gke.7", "1.33.0-alpha.1"])
+def test_an_older_kubernetes_is_refused_with_its_version(helm, kubernetes):
+    said = sentence(helm.refusal(kubernetes=kubernetes))
+    assert kubernetes.removeprefix("v") in said
     assert "1.34" in said
 
 
+@pytest.mark.parametrize("kubernetes", ["1.34.0", "v1.34.0-gke.1", "1.34.1-eks-abc", "1.35.0+k3s1", "2.0.0"])
+def test_kubernetes_from_1_34_is_taken_however_its_distributor_calls_it(helm, kubernetes):
+    assert helm.objects(kubernetes=kubernetes)
+
+
+def test_a_cluster_that_serves_no_resource_v1_is_refused_with_the_way_to_serve_it(helm):
+    with api_server(NEWEST) as address:
+        said = sentence(helm.refusal("--dry-run=server", "--kubeconfig", "/dev/null", "--kube-apiserver", address, apis=()))
+    assert "needs the API resource.k8s.io/v1, which this cluster does not serve" in said
+    assert "--runtime-config" in said
+
+
 def test_the_namespace_default_is_refused_with_the_flags_to_use(helm):
-    assert "-n gpu-dra --create-namespace" in helm.refusal(namespace="default")
+    assert "-n gpu-dra --create-namespace" in sentence(helm.refusal(namespace="default"))
 
 
 def test_a_chart_that_has_this_one_below_it_may_share_its_globals(helm):
