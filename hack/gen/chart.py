@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write the table of values in the chart's README from the comments of its values.yaml.
 
-A comment stands above its key and is one line. Every key has one, or holds only keys that have; a key that does not is an error.
+A comment stands right above its key. Every key has one, or holds only keys that have; anything else is an error. A map with a comment
+is one value, such as a node selector.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z]\w*):")
 
 
 def comments(text: str) -> dict[str, str]:
-    """Comment by dotted key. Raises ValueError for a comment that belongs to no key."""
+    """Comment by dotted key; one that an empty line parts from the next key is none."""
     found: dict[str, str] = {}
     above: list[str] = []
     path: list[tuple[int, str]] = []
@@ -40,9 +41,11 @@ def comments(text: str) -> dict[str, str]:
 
 
 def rows(values: dict[str, Any], known: dict[str, str], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Key, default and meaning of every value. Raises ValueError for one without a comment."""
+    """Key, default and meaning of every value. Raises ValueError for one without a comment, and for a section whose own would hide it."""
     for name, value in values.items():
         key = f"{prefix}{name}"
+        if key in known and any(other.startswith(f"{key}.") for other in known):
+            raise ValueError(f"values.yaml: {key} has a comment and so have its keys; write one or the other")
         if key in known:
             yield key, json.dumps(value), known[key]
         elif isinstance(value, dict) and value:
@@ -51,10 +54,10 @@ def rows(values: dict[str, Any], known: dict[str, str], prefix: str = "") -> Ite
             raise ValueError(f"values.yaml: {key} has no comment above it")
 
 
-def table() -> str:
-    """The whole table."""
-    text = (CHART / "values.yaml").read_text()
-    lines = [f"| `{key}` | `{default}` | {meaning} |" for key, default, meaning in rows(yaml.safe_load(text), comments(text))]
+def table(text: str) -> str:
+    """The whole table, of the text of a values.yaml."""
+    found = [[cell.replace("|", "\\|") for cell in row] for row in rows(yaml.safe_load(text), comments(text))]
+    lines = [f"| `{key}` | `{default}` | {meaning} |" for key, default, meaning in found]
     return "\n".join(["| value | default | meaning |", "|---|---|---|", *lines]) + "\n"
 
 
@@ -69,10 +72,11 @@ def main() -> int:
         )
         return 1
     try:
-        readme.write_text(f"{head}{BEGIN}{table()}{END}{tail}")
+        made = table((CHART / "values.yaml").read_text())
     except ValueError as error:
         print(f"hack/gen/chart.py: {error}", file=sys.stderr)
         return 1
+    readme.write_text(f"{head}{BEGIN}{made}{END}{tail}")
     return 0
 
 
