@@ -89,6 +89,25 @@ def test_the_namespace_default_is_refused_with_the_flags_to_use(helm):
     assert "-n gpu-dra --create-namespace" in sentence(helm.refusal(namespace="default"))
 
 
+def classes(*names):
+    """Flags for further classes of these names."""
+    given = [
+        f"deviceClasses.extra[{index}].name={name},deviceClasses.extra[{index}].expression=true" for index, name in enumerate(names)
+    ]
+    return ("--set-string", ",".join(given))
+
+
+@pytest.mark.parametrize("name", ["gpu.nvidia.com", "mig.nvidia.com"])
+def test_a_further_class_may_not_have_the_name_of_one_of_the_charts(helm, name):
+    """Both would be rendered, two objects of one name."""
+    assert f"deviceClasses.extra: {name} is a class of the chart's own" in sentence(helm.refusal(*classes(name)))
+    assert helm.objects(*classes(name), "--set", "deviceClasses.create=false")
+
+
+def test_a_further_class_may_not_be_given_twice(helm):
+    assert "deviceClasses.extra: mine is given twice" in sentence(helm.refusal(*classes("mine", "own", "mine")))
+
+
 def test_a_chart_that_has_this_one_below_it_may_share_its_globals(helm):
     """Helm hands `global` down to every chart."""
     assert helm.objects("--set", "global.region=eu") == helm.objects()
