@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from hack.demo import report
 from hack.testbed.chart import Chart
 from hack.testbed.cluster.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
@@ -64,8 +66,20 @@ def up(name: str, kubernetes: str, *, say: Say) -> Lab:
     )
     say("applying the sample claims and pods of demo/")
     lab.kubectl("apply", "-f", str(SAMPLES))
-    wait("the sample pods", lambda: all(settled(pod) for pod in items(lab, "pods")))
+    wait("the sample pods", lambda: len(found := samples(lab)) == len(sample_names()) and all(settled(pod) for pod in found))
     return lab
+
+
+def sample_names() -> set[str]:
+    """Names of the pods in `demo/`; a person's own pods beside them are none of the demo's business."""
+    manifests = (each for path in sorted(SAMPLES.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text()))
+    return {each["metadata"]["name"] for each in manifests if each["kind"] == "Pod"}
+
+
+def samples(lab: Lab) -> list[dict[str, Any]]:
+    """The sample pods that are there and not on their way out."""
+    names = sample_names()
+    return [pod for pod in items(lab, "pods") if pod["metadata"]["name"] in names and "deletionTimestamp" not in pod["metadata"]]
 
 
 def partition(lab: Lab) -> None:
@@ -96,7 +110,7 @@ def compare(lab: Lab) -> list[report.Row]:
     devices = report.published_devices(items(lab, "resourceslices"))
     claims = {claim["metadata"]["name"]: claim for claim in items(lab, "resourceclaims")}
     rows = []
-    for pod in items(lab, "pods"):
+    for pod in samples(lab):
         if pod["metadata"]["name"] == PENDING:
             continue
         allocated = [device for name in report.claims_of(pod) for device in report.allocated_devices(claims[name], devices)]

@@ -89,9 +89,13 @@ def claims_of(pod: Object) -> list[str]:
 
 
 def allocated_devices(claim: Object, devices: Mapping[tuple[str, str], Device]) -> list[Device]:
-    """What a claim was given, looked up in the slices."""
+    """What a claim was given, looked up in the slices; a GPU that was withdrawn since is known by its name alone."""
     results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
-    return [devices[result["pool"], result["device"]] for result in results]
+    return [devices.get((result["pool"], result["device"])) or _withdrawn(result["pool"], result["device"]) for result in results]
+
+
+def _withdrawn(pool: str, name: str) -> Device:
+    return Device(pool=pool, name=name, uuid="", what="no longer published", parent_uuid=None)
 
 
 def row(pod: Object, output: str, allocated: Sequence[Device]) -> Row:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hack.demo.main import sample_names
 from hack.demo.report import allocated_devices, claims_of, published_devices, row
 
 GPU = "GPU-aaaa"
@@ -68,3 +69,15 @@ def test_generated_claims_are_found_through_the_pods_status():
         "status": {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "p-b-xyz"}]},
     }
     assert claims_of(pod) == ["mine", "p-b-xyz"]
+
+
+def test_a_gpu_that_was_withdrawn_since_is_named_and_no_traceback():
+    """A server before 1.36 drops taints, so a lost GPU is withdrawn there while its pod still holds it."""
+    claim = {"status": {"allocation": {"devices": {"results": [{"pool": "node-a", "device": "gpu-9"}]}}}}
+    (device,) = allocated_devices(claim, {})
+    assert (device.name, device.what) == ("gpu-9", "no longer published")
+
+
+def test_the_demo_knows_its_own_pods_from_a_persons():
+    assert {"one-gpu", "no-such-model"} <= sample_names()
+    assert len(sample_names()) == 10
