@@ -38,8 +38,6 @@ class Acceptance:
         """The pool as the server is known to take it."""
         if not self._stored:
             return pool
-        wanted = {fingerprint(device) for piece in pool.slices for device in piece.devices}
-        self._stored = {content: kept for content, kept in self._stored.items() if content in wanted}
         return replace(pool, slices=tuple(DesiredSlice(devices=tuple(self._adapted(piece))) for piece in pool.slices))
 
     def learn(self, sent: Sequence[Object], stored: Sequence[Object]) -> tuple[Dropped, ...]:
