@@ -34,6 +34,7 @@ from gpu_dra.node.node_report import NodeReport
 from gpu_dra.node.observers import ClaimMetrics, SliceMetrics
 from gpu_dra.node.offers import Offers
 from gpu_dra.node.probes import Probes, serving_grpc_health, serving_http
+from gpu_dra.node.registering import Registering
 from gpu_dra.node.registration import RegistrationService
 from gpu_dra.node.retire import retire
 from gpu_dra.node.servers import serving
@@ -42,7 +43,6 @@ from gpu_dra.slices.publisher import SlicePublisher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-    from pathlib import Path
 
     from gpu_dra.core.clock import Clock
     from gpu_dra.kube.api import KubeApi
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PEER_SECONDS = 5.0
-"""Between two looks whether another driver of our name still serves the node, before we register."""
 DRAIN_SECONDS = 2.0
 """For which we still serve after the registration socket is gone: the kubelet looks every second, and calls us until it has."""
 GRACE_SECONDS = 20.0
@@ -145,7 +143,10 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     stack.callback(health.end)
     if settings.pod_uid:
         stack.push_async_callback(clock.sleep, DRAIN_SECONDS)
-    await stack.enter_async_context(_registered(sockets.registration, registration, coexistence, clock))
+    registering = Registering(
+        sockets.registration, registration, coexistence=coexistence, inventories=discovery, locks=locks, clock=clock
+    )
+    await stack.enter_async_context(registering.registered())
     return probes
 
 
@@ -188,26 +189,6 @@ async def _serve_probes(settings: NodeSettings, stack: contextlib.AsyncExitStack
     if settings.healthcheck_port >= 0:
         port = await stack.enter_async_context(serving_grpc_health(probes, port=settings.healthcheck_port))
         log.info("serving grpc.health.v1", extra={"port": port})
-
-
-@contextlib.asynccontextmanager
-async def _registered(path: Path, registration: RegistrationService, coexistence: Coexistence, clock: Clock) -> AsyncIterator[None]:
-    """Let the kubelet find us for the block; as long as another driver of our name serves the node, wait with that."""
-    if not (reason := await coexistence.peer()):
-        async with serving(path, registration.handlers(), grace=0):
-            yield
-        return
-    log.warning("not registering with the kubelet", extra={"reason": reason})
-    registration.state.reason = reason
-
-    async def later() -> None:
-        while await coexistence.peer():
-            await clock.sleep(PEER_SECONDS)
-        async with serving(path, registration.handlers(), grace=0):
-            await asyncio.Event().wait()
-
-    async with _running({"registration": later}, clock):
-        yield
 
 
 @contextlib.asynccontextmanager

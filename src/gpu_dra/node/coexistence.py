@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from gpu_dra.core.errors import GpuDraError
+from gpu_dra.core.errors import GpuDraError, NotReady
 from gpu_dra.kube.api import NODES
 from gpu_dra.node.generated.kubelet import registration_v1_pb2
 
@@ -31,6 +31,8 @@ LOOK_SECONDS: Final = 20.0
 """Between two looks."""
 FIRST_LOOK_SECONDS: Final = 2.0
 """Between two looks until one gets an answer: nothing is published before."""
+CLEAR_LOOKS: Final = 4
+"""Looks in a row that must find nobody: a device plugin's capacity is 0 for a moment after each restart of the kubelet."""
 _ANSWER_SECONDS: Final = 1.0
 """The kubelet gives GetInfo as long."""
 _EXTENDED_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/mig-")
@@ -69,6 +71,8 @@ class Coexistence:
         """Set when `reason` is another one, and once it is known at all."""
         self.known = False
         """False until the first look that got an answer."""
+        self._clear = 0
+        """Looks in a row that found nobody, while somebody was there before."""
         self.doubt = ""
         """Why the last look got no answer; empty when it got one."""
 
@@ -76,7 +80,7 @@ class Coexistence:
         """Look for ever. An API that does not answer leaves things as they are."""
         while True:
             await self.look()
-            await self._clock.sleep(LOOK_SECONDS if self.known else FIRST_LOOK_SECONDS)
+            await self._clock.sleep(LOOK_SECONDS if self.known and not self._clear else FIRST_LOOK_SECONDS)
 
     @property
     def obstacle(self) -> str:
@@ -87,7 +91,10 @@ class Coexistence:
 
     async def peer(self) -> str:
         """Whether another DRA driver serves this node, in a sentence; empty when none does. Needs no API."""
-        return await self._other_driver()
+        try:
+            return await self._other_driver()
+        except NotReady as doubt:
+            return str(doubt)
 
     async def look(self) -> str:
         """Look now; returns the reason."""
@@ -102,6 +109,10 @@ class Coexistence:
         if not self.known:
             self.known = True
             self.changed.set()
+        self._clear = 0 if reason else self._clear + 1
+        if self.reason and 0 < self._clear < CLEAR_LOOKS:
+            return self.reason
+        self._clear = 0
         if reason != self.reason:
             log.warning(
                 "nothing is offered on this node" if reason else "this node's GPUs are ours to offer again",
@@ -134,6 +145,10 @@ class Coexistence:
             )
             try:
                 await call(registration_v1_pb2.InfoRequest(), timeout=_ANSWER_SECONDS)
-            except grpc.aio.AioRpcError:
-                return ""  # left by a process that is gone
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNAVAILABLE:
+                    return ""  # left by a process that is gone
+                raise NotReady(
+                    f"{self._peer} is there and does not answer in time ({error.code().name}); is it another driver's?"
+                ) from error
         return f"another DRA driver serves this node ({self._peer} answers); uninstall it, its claims are then ours to prepare"

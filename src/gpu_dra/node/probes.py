@@ -55,14 +55,17 @@ class Probes:
 
     async def dead(self) -> list[str]:
         """Why the process should be restarted; empty when it lives."""
-        calls = (
-            (self._sockets.registration, "/pluginregistration.Registration/GetInfo", registration_v1_pb2.InfoRequest()),
+        calls: list[tuple[Path, str, Message]] = [
             (
                 self._sockets.dra,
                 "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
                 dra_v1_pb2.NodePrepareResourcesRequest(),
-            ),
-        )
+            )
+        ]
+        if self._registration.served:  # it waits while somebody else serves this node, and a restart would not mend that
+            calls.append(
+                (self._sockets.registration, "/pluginregistration.Registration/GetInfo", registration_v1_pb2.InfoRequest())
+            )
         troubles = [f"directory {path} is gone; a restart makes it" for path in self._directories if not path.is_dir()]
         for path, method, request in calls:
             async with grpc.aio.insecure_channel(f"unix:{path}") as channel:

@@ -25,8 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RegistrationState:
-    """What the kubelet last said."""
+    """Whether we can be asked, and what the kubelet last said."""
 
+    served: bool = False
+    """The registration socket is open."""
     registered: bool = False
     reason: str = "the kubelet has not asked for this plugin yet; is it running and does it watch the registrar directory?"
 

@@ -1,5 +1,6 @@
 """No GPU is offered twice: not beside the device plugin, not beside another driver of our name."""
 
+import asyncio
 import os
 
 import grpc
@@ -10,7 +11,9 @@ from gpu_dra.core.locks import LockDirectory
 from gpu_dra.kube.api import NODES
 from gpu_dra.kube.errors import Forbidden
 from gpu_dra.kube.fake import FakeKubeApi
-from gpu_dra.node.coexistence import Coexistence, advertised
+from gpu_dra.node import handlers
+from gpu_dra.node.coexistence import CLEAR_LOOKS, Coexistence, advertised
+from gpu_dra.node.generated.kubelet import registration_v1_pb2
 from gpu_dra.node.registration import RegistrationService
 from gpu_dra.node.servers import serving
 
@@ -36,6 +39,11 @@ def node(api):
 def coexistence(api, directory, **settings):
     given = {"driver": "gpu.nvidia.com", "node_name": "node-a", "beside_device_plugin": False, "clock": FakeClock()}
     return Coexistence(api, registrar=directory, locks=LockDirectory(directory / "locks"), **{**given, **settings})
+
+
+async def looks(looked, times=CLEAR_LOOKS):
+    """What is said after so many looks."""
+    return [await looked.look() for _ in range(times)][-1]
 
 
 async def test_a_node_without_others_is_ours(api, node, tmp_path):
@@ -73,8 +81,21 @@ async def test_when_the_device_plugin_goes_the_gpus_are_ours_again(api, node, tm
     await looked.look()
     looked.changed.clear()
     node(**{"nvidia.com/gpu": "0"})
-    assert await looked.look() == ""
+    assert await looks(looked) == ""
     assert looked.changed.is_set()
+
+
+async def test_a_capacity_that_is_zero_for_a_moment_changes_nothing(api, node, tmp_path):
+    """The kubelet zeroes it at each of its starts, until the device plugin has registered again."""
+    looked = coexistence(api, tmp_path)
+    node(**{"nvidia.com/gpu": "4"})
+    reason = await looked.look()
+    node(**{"nvidia.com/gpu": "0"})
+    assert [await looked.look() for _ in range(CLEAR_LOOKS - 1)] == [reason] * (CLEAR_LOOKS - 1)
+    node(**{"nvidia.com/gpu": "4"})
+    await looked.look()
+    node(**{"nvidia.com/gpu": "0"})
+    assert await looked.look() == reason, "the count begins anew"
 
 
 async def test_without_an_answer_of_the_api_nothing_is_known_and_later_nothing_changes(api, node, tmp_path):
@@ -99,7 +120,23 @@ async def test_another_driver_of_our_name_that_answers_keeps_us_out(api, node, s
     looked = coexistence(api, short)
     async with serving(short / "gpu.nvidia.com-reg.sock", other.handlers(), grace=0):
         assert "another DRA driver serves this node" in await looked.look()
-    assert await looked.look() == ""
+    assert await looks(looked) == ""
+
+
+async def test_another_driver_that_is_slow_to_answer_is_not_taken_for_gone(api, node, short, monkeypatch):
+    monkeypatch.setattr("gpu_dra.node.coexistence._ANSWER_SECONDS", 0.05)
+
+    async def slow(_request, _context):
+        await asyncio.sleep(5)
+
+    handler = handlers.service(
+        "pluginregistration.Registration", {"GetInfo": handlers.unary(slow, registration_v1_pb2.InfoRequest)}
+    )
+    looked = coexistence(api, short)
+    async with serving(short / "gpu.nvidia.com-reg.sock", [handler], grace=0):
+        assert "does not answer" in await looked.peer()
+        await looked.look()
+        assert not looked.known, "nothing is offered in doubt"
 
 
 async def test_a_socket_that_a_dead_driver_left_keeps_nobody_out(api, node, short):
