@@ -84,7 +84,14 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     api = HttpKubeApi(server_for_daemon(settings.kubeconfig, os.environ), clock=clock)
     stack.push_async_callback(api.close)
     stack.push_async_callback(
-        retire, api, daemonset=settings.daemonset, driver=driver, node_name=settings.node_name, directories=directories
+        retire,
+        api,
+        daemonset=settings.daemonset,
+        driver=driver,
+        node_name=settings.node_name,
+        directories=directories,
+        locks=locks,
+        own=sockets.registration,
     )
     metrics = NodeMetrics(driver=driver, node=settings.node_name)
     the_machine = machine.open_machine(settings, clock=clock)

@@ -1,11 +1,15 @@
 """An uninstalled plugin leaves nothing; one that is only replaced leaves everything."""
 
+import os
+
 import pytest
 
 from gpu_dra.core.clock import FakeClock
+from gpu_dra.core.locks import LockDirectory
 from gpu_dra.kube.api import DAEMON_SETS, RESOURCE_SLICES
-from gpu_dra.kube.errors import Forbidden
+from gpu_dra.kube.errors import Forbidden, NotFound
 from gpu_dra.kube.fake import FakeKubeApi
+from gpu_dra.kube.rest import Verb
 from gpu_dra.node.directories import NodeDirectories
 from gpu_dra.node.retire import retire
 from gpu_dra.slices.marks import OURS
@@ -18,6 +22,7 @@ class Node:
         self.api = FakeKubeApi(clock=FakeClock())
         data, cdi = root / "plugins/gpu.nvidia.com", root / "cdi"
         self.directories = NodeDirectories(data=data, locks=data / "locks", registrar=root / "registry", cdi=cdi)
+        self.locks = LockDirectory(data / "locks")
         for directory in (data / "claims", data / "locks", cdi):
             directory.mkdir(parents=True)
         (cdi / "nvidia.yaml").touch()
@@ -40,7 +45,15 @@ class Node:
         return [slice_["metadata"]["name"] for slice_ in self.api.store.list(RESOURCE_SLICES)]
 
     async def stop(self, daemonset="gpu-dra/node"):
-        await retire(self.api, daemonset=daemonset, driver="gpu.nvidia.com", node_name="node-a", directories=self.directories)
+        await retire(
+            self.api,
+            daemonset=daemonset,
+            driver="gpu.nvidia.com",
+            node_name="node-a",
+            directories=self.directories,
+            locks=self.locks,
+            own=self.directories.registrar / "gpu.nvidia.com-own-reg.sock",
+        )
 
 
 @pytest.fixture
@@ -86,3 +99,26 @@ async def test_while_the_api_is_away_nothing_can_be_told_so_everything_stays(nod
         await node.stop()
     assert node.slices == ["ours", "theirs"]
     assert node.directories.data.exists()
+
+
+async def test_files_of_nvidias_driver_in_the_directory_of_that_name_stay(node):
+    checkpoint = node.directories.data / "checkpoint.json"
+    checkpoint.write_text("{}")
+    await node.stop()
+    assert [path.name for path in node.directories.data.iterdir()] == ["checkpoint.json"]
+
+
+@pytest.mark.parametrize("lock", ["gpu.nvidia.com-other-reg.sock", "publisher"])
+async def test_beside_another_plugin_of_ours_all_stays(node, lock):
+    """An upgrade that changes the release's name makes a second DaemonSet and removes the first."""
+    held = node.locks.try_hold(lock)
+    await node.stop()
+    assert node.slices == ["ours", "theirs"]
+    assert (node.directories.data / "claims").exists()
+    os.close(held)
+
+
+async def test_a_slice_that_somebody_else_deleted_meanwhile_stops_nothing(node):
+    node.api.fail(NotFound("gone"), verb=Verb.DELETE)
+    await node.stop()
+    assert not node.directories.data.exists()
