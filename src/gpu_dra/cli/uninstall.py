@@ -22,6 +22,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--wait-for-claims", choices=("true", "false"), default="true", help="refuse while pods hold GPU claims; false goes on"
     )
+    parser.add_argument(
+        "--clear-label", choices=("true", "false"), default="false",
+        help="take nvidia.com/gpu.present off the nodes; only where our own detector set it",
+    )  # fmt: skip
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for them")
     parser.set_defaults(run=run)
 
@@ -36,11 +40,14 @@ def run(options: argparse.Namespace) -> int:
         steps = Uninstall(api, namespace=options.namespace, clock=SystemClock())
         if options.wait_for_claims == "true":
             await steps.wait_for_holders(seconds=options.timeout)
-        await steps.end_plugins(options.daemonset, instance=options.instance)
+        for node in await steps.end_plugins(options.daemonset, instance=options.instance):
+            print(f"node {node} is down: what the plugin wrote there stays", flush=True)
+        if options.wait_for_claims == "true":
+            await steps.refuse_latecomers()
         for node in await steps.sweep():
             print(f"node {node}: slices deleted; its plugin did not end in order, so files may stay", flush=True)
-        await steps.clear_nodes()
-        print("plugins ended, slices, labels and conditions are gone", flush=True)
+        await steps.clear_nodes(label=options.clear_label == "true")
+        print("plugins ended; their slices and conditions are gone", flush=True)
 
     with_api(Path(options.kubeconfig) if options.kubeconfig else None, work)
     return 0

@@ -1,11 +1,13 @@
 """Take the product out of a cluster so that nothing is left behind and no pod is stuck.
 
 Without its plugin a node cannot unprepare, and pods with claims would terminate for ever. So first nobody may hold a GPU; then the
-plugins end, each of which takes its own node's slices and files along (`node.retire`); then what dead nodes left in the API is swept.
+plugins end, each of which takes its own node's slices and files along (`node.retire`); then it is looked again, since a pod may have been
+scheduled meanwhile; then what dead nodes left in the API is swept. A node that is down is named and holds nobody up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,60 +47,71 @@ class Uninstall:
         end = self._clock.monotonic() + seconds
         while found := await self.holders():
             if self._clock.monotonic() >= end:
-                more = f"\n  and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-                lines = "".join(f"\n  {line}" for line in found[:MOST_NAMED])
                 raise Conflict(
-                    f"{len(found)} claims on GPUs are still in use after {seconds:g} s:{lines}{more}\n"
-                    "delete these pods and uninstall again; nothing was removed"
+                    f"GPUs are still in use after {seconds:g} s:{_listed(found)}\n"
+                    "delete these pods (on a node that is down with --force) and uninstall again; nothing was removed by this run. "
+                    "To go on with the release instead: helm rollback"
                 )
             await self._clock.sleep(POLL_SECONDS)
+
+    async def refuse_latecomers(self) -> None:
+        """After the plugins have ended: raises Conflict when a pod got a GPU while they did, since nobody can end it now."""
+        if found := await self.holders():
+            raise Conflict(
+                f"pods got GPUs while the plugins were ending:{_listed(found)}\n"
+                "without a plugin they cannot end: helm rollback (or install again), then delete them, then uninstall again"
+            )
 
     async def holders(self) -> list[str]:
         """Claims with devices of ours that somebody is entitled to, each in a line."""
         claims = (await self._api.list(RESOURCE_CLAIMS)).items
         return sorted(line for claim in claims if (line := holder(claim)))
 
-    async def end_plugins(self, daemonsets: Sequence[str], *, instance: str) -> bool:
-        """Delete the DaemonSets and wait for their pods; True when any was there. Raises NotReady naming pods that do not end."""
-        found = False
+    async def end_plugins(self, daemonsets: Sequence[str], *, instance: str) -> list[str]:
+        """Delete the DaemonSets and wait for their pods; returns the nodes that are down, whose files stay.
+
+        Raises NotReady naming pods that do not end.
+        """
+        down = {node["metadata"]["name"] for node in (await self._api.list(NODES)).items if not _is_ready(node)}
+        stranded = sorted({node for _, node in await self._pods(instance)} & down)
         for name in daemonsets:
-            try:
+            with contextlib.suppress(NotFound):
                 await self._api.delete(DAEMON_SETS, name, namespace=self._namespace)
-                found = True
-            except NotFound:
-                continue
         end = self._clock.monotonic() + PLUGINS_SECONDS
-        while left := await self._pods(instance):
+        while left := [f"{pod} on {node}" for pod, node in await self._pods(instance) if node not in down]:
             if self._clock.monotonic() >= end:
-                raise NotReady(
-                    f"pods that do not end: {', '.join(left)}; their nodes may be down: delete these Node objects or the pods "
-                    "(kubectl delete pod --force), then uninstall again"
-                )
+                raise NotReady(f"pods that do not end: {', '.join(left)}; look at their nodes, then uninstall again")
             await self._clock.sleep(POLL_SECONDS)
-        return found
+        return stranded
 
     async def sweep(self) -> list[str]:
         """Delete slices that no plugin took along; returns the names of their nodes, whose files stay."""
         slices = (await self._api.list(RESOURCE_SLICES, label_selector=OURS)).items
         for slice_ in slices:
-            await self._api.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
+            with contextlib.suppress(NotFound):  # the kubelet wipes them, too
+                await self._api.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
         return sorted({slice_["spec"].get("nodeName", "") for slice_ in slices})
 
-    async def clear_nodes(self) -> None:
-        """Take label and condition off every node that has them."""
+    async def clear_nodes(self, *, label: bool) -> None:
+        """Take the condition off every node that has it, and the label where our detector set it (`label`)."""
         for node in (await self._api.list(NODES)).items:
-            name = node["metadata"]["name"]
-            if GPU_PRESENT in (node["metadata"].get("labels") or {}):
-                await unlabel_node(self._api, name)
-            if _without_condition(node) is not None:  # most nodes of a large cluster have none, and need no question
-                await change(self._api, NODES, name, _without_condition, status=True)
+            with contextlib.suppress(NotFound):  # an autoscaler took the node
+                await self._clear(node, label=label)
 
-    async def _pods(self, instance: str) -> list[str]:
-        pods: list[str] = []
+    async def _clear(self, node: Object, *, label: bool) -> None:
+        name = node["metadata"]["name"]
+        if label and GPU_PRESENT in (node["metadata"].get("labels") or {}):
+            await unlabel_node(self._api, name)
+        if _without_condition(node) is not None:  # most nodes of a large cluster have none, and need no question
+            await change(self._api, NODES, name, _without_condition, status=True)
+
+    async def _pods(self, instance: str) -> list[tuple[str, str]]:
+        """Name and node of each pod of the release."""
+        pods: list[tuple[str, str]] = []
         for component in ("node", "detector"):
             selector = {"app.kubernetes.io/instance": instance, "app.kubernetes.io/component": component}
             found = (await self._api.list(PODS, namespace=self._namespace, label_selector=selector)).items
-            pods += [f"{pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}" for pod in found]
+            pods += [(pod["metadata"]["name"], pod["spec"].get("nodeName", "no node")) for pod in found]
         return pods
 
 
@@ -112,6 +125,16 @@ def holder(claim: Mapping[str, Any]) -> str:
         return ""
     metadata = claim["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}: {', '.join(users)} on node {', '.join(nodes)}"
+
+
+def _listed(holders: Sequence[str]) -> str:
+    more = f"\n  and {len(holders) - MOST_NAMED} more" if len(holders) > MOST_NAMED else ""
+    return "".join(f"\n  {line}" for line in holders[:MOST_NAMED]) + more
+
+
+def _is_ready(node: Object) -> bool:
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _without_condition(node: Object) -> Object | None:

@@ -27,6 +27,11 @@ class Cluster:
         status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
         self.api.store.update_status(RESOURCE_CLAIMS, {**created, "status": status}, namespace="team")
 
+    def node(self, *, ready):
+        node = self.api.store.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})
+        condition = {"type": "Ready", "status": "True" if ready else "Unknown"}
+        self.api.store.update_status(NODES, {**node, "status": {"conditions": [condition]}})
+
     def pod(self, component="node"):
         labels = {"app.kubernetes.io/instance": "gpu", "app.kubernetes.io/component": component}
         metadata = {"name": f"gpu-dra-{component}-x", "labels": labels}
@@ -75,11 +80,24 @@ async def test_a_long_list_of_holders_is_cut_with_its_count(cluster):
 async def test_the_plugins_end_before_it_goes_on(cluster):
     body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "gpu-dra-node"}}
     cluster.api.store.create(DAEMON_SETS, body, namespace="gpu-dra")
-    assert await cluster.steps.end_plugins(["gpu-dra-detector", "gpu-dra-node"], instance="gpu")
+    assert await cluster.steps.end_plugins(["gpu-dra-detector", "gpu-dra-node"], instance="gpu") == []
     assert not cluster.api.store.list(DAEMON_SETS)
 
 
+async def test_a_node_that_is_down_is_named_and_holds_nobody_up(cluster):
+    cluster.node(ready=False)
+    cluster.pod()
+    assert await cluster.steps.end_plugins(["gpu-dra-node"], instance="gpu") == ["node-a"]
+
+
+async def test_a_pod_that_got_a_gpu_while_the_plugins_ended_is_told_with_the_way_out(cluster):
+    cluster.claim()
+    with pytest.raises(Conflict, match=r"team/train: pod-a on node node-a\n.*helm rollback"):
+        await cluster.steps.refuse_latecomers()
+
+
 async def test_a_pod_that_does_not_end_is_named_with_its_node(cluster):
+    cluster.node(ready=True)
     cluster.pod()
     with pytest.raises(NotReady, match="gpu-dra-node-x on node-a"):
         await cluster.steps.end_plugins(["gpu-dra-node"], instance="gpu")
@@ -104,10 +122,18 @@ async def test_label_and_condition_leave_every_node_and_nothing_else_does(cluste
     node = cluster.api.store.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     conditions = [{"type": "Ready", "status": "True"}, {"type": NODE_CONDITION, "status": "True"}]
     cluster.api.store.update_status(NODES, {**node, "status": {"conditions": conditions}})
-    await cluster.steps.clear_nodes()
+    await cluster.steps.clear_nodes(label=True)
     after = cluster.api.store.get(NODES, "node-a")
     assert after["metadata"]["labels"] == {"a": "b"}
     assert after["status"]["conditions"] == [{"type": "Ready", "status": "True"}]
     calls = len(cluster.api.calls)
-    await cluster.steps.clear_nodes()
+    await cluster.steps.clear_nodes(label=True)
     assert len(cluster.api.calls) == calls + 1, "a node without our traces costs no question of its own"
+
+
+async def test_a_label_that_somebody_else_set_stays(cluster):
+    """Without our detector it is the GPU operator's, or a person's."""
+    metadata = {"name": "node-a", "labels": {GPU_PRESENT: "true"}}
+    cluster.api.store.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    await cluster.steps.clear_nodes(label=False)
+    assert cluster.api.store.get(NODES, "node-a")["metadata"]["labels"] == {GPU_PRESENT: "true"}
