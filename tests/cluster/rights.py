@@ -40,8 +40,8 @@ Object = dict[str, Any]
 
 def a_slice(version: str = "v1", name: str = "try", **where: Any) -> Object:
     """A slice of nobody's driver without devices."""
-    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": "try.example.com", "pool": pool, **where}
+    pool = {"name": where.get("nodeName", OWN), "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "pool": pool, **where}
     return {"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
 
 

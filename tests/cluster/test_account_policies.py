@@ -90,6 +90,21 @@ def test_the_plugin_makes_no_slice_elsewhere(plugin, slices, version, where):
     plugin.may_not("POST", slices, a_slice(version, **place), why=MINE_ONLY + words)
 
 
+def test_the_plugin_writes_no_pool_of_another_node_and_for_no_other_driver(rights, plugin, slices, version):
+    """Allocations are counted by driver, pool and device: pods of one node would use up the GPUs of another."""
+    stolen = a_slice(version, nodeName=OWN)
+    stolen["spec"]["pool"]["name"] = OTHER
+    plugin.may_not("POST", slices, stolen, why="in the pool of its own node only")
+    foreign = a_slice(version, nodeName=OWN)
+    foreign["spec"]["driver"] = "nic.example.com"
+    plugin.may_not("POST", slices, foreign, why="of the driver gpu.nvidia.com")
+    rights.admin.may("POST", slices, foreign)
+    try:
+        plugin.may_not("DELETE", f"{slices}/try", why="of the driver gpu.nvidia.com")
+    finally:
+        rights.admin.may("DELETE", f"{SLICES}/try")
+
+
 def test_the_plugin_changes_and_deletes_no_slice_of_another_node(plugin, slices, theirs):
     why = f"{MINE_ONLY}node {OTHER}"
     changed = copy.deepcopy(theirs)

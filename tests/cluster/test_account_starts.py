@@ -104,7 +104,14 @@ def full_cluster(rights: Rights) -> Iterator[None]:
     rights.admin.ask("DELETE", f"{SLICES}/try")
 
 
-UNINSTALL = ("--namespace=gpu-dra", "--daemonset=gpu-dra-detector", "--daemonset=gpu-dra-node", "--instance=gpu-dra", "--timeout=1")
+UNINSTALL = (
+    "--namespace=gpu-dra",
+    "--daemonset=gpu-dra-detector",
+    "--daemonset=gpu-dra-node",
+    "--instance=gpu-dra",
+    "--clear-label",
+    "--timeout=1",
+)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@
 
 {{- /* Role, context: the selector of one role's pods. */ -}}
 {{- define "gpu-dra.selector" -}}
-app.kubernetes.io/name: {{ default .context.Chart.Name .context.Values.nameOverride | trunc 63 | quote }}
+app.kubernetes.io/name: {{ .context.Chart.Name }}
 app.kubernetes.io/instance: {{ .context.Release.Name | quote }}
 app.kubernetes.io/component: {{ .role }}
 {{- end -}}

@@ -185,9 +185,10 @@ class HostWork:
         devices = {device.name: ClaimDevice(name=device.name, gpu=device.gpu, mig=device.mig) for device in plan.devices}
         with report.timed(Step.CDI_BUILD):
             built = self._builder.build(uid, tuple(devices.values()), driver_version=plan.driver_version)
-        if built.missing and built.missing != self._reported:
-            log.warning("containers on this node start without", extra={"missing": built.missing})
-            self._reported = built.missing
+        for lack in built.missing:
+            if lack not in self._reported:
+                log.warning("containers on this node lack something", extra={"lack": lack})
+        self._reported = built.missing
         with report.timed(Step.CDI_WRITE):
             self._specs.write(uid, built.spec)
         entry = self._entry(plan, Phase.DONE, effects, cdi_ids=built.cdi_ids, node_paths=built.node_paths)

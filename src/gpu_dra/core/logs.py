@@ -70,8 +70,8 @@ def configure(*, log_format: LogFormat, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    for library in ("asyncio", "aiohttp", "grpc"):  # their details drown ours
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _timestamp(record: logging.LogRecord) -> str:

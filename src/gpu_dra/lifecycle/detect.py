@@ -23,22 +23,36 @@ LOOK_SECONDS: Final = 30.0
 AGAIN_SECONDS: Final = 600.0
 """After which the label is compared anew, since people take labels away."""
 RETRY_SECONDS: Final = 60.0
+ABSENT_SECONDS: Final = 3600.0
+"""For which no GPU must be seen before that is told. Without the label the plugin leaves the node, and claims there could not be
+unprepared; a GPU that falls off the bus, or is reset by a remove and a rescan, is gone for a while only."""
 
 
-def watch(sys_root: Path, *, tell: Callable[[bool], bool], stopped: Callable[[float], bool]) -> None:
-    """Tell whether there is a GPU, at each change and now and then, until `stopped(seconds)` says so after waiting.
+def watch(
+    sys_root: Path,
+    *,
+    tell: Callable[[bool], bool],
+    stopped: Callable[[float], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Tell that there is a GPU at once, that there is none after an hour, and either again now and then.
 
+    Ends when `stopped(seconds)` says so after waiting.
     `tell` returns False when it could not be told; it is tried again a minute later.
     """
     told: bool | None = None
-    due = 0.0
+    due = seen = clock()
     while True:
+        now = clock()
         present = bool(nvidia_gpus(HostPaths(sys=sys_root)))
-        now = time.monotonic()
-        if present != told or now >= due:
-            told = present if tell(present) else None
+        seen = now if present else seen
+        certain = present or now - seen >= ABSENT_SECONDS
+        failed = False
+        if certain and (present != told or now >= due):
+            failed = not tell(present)
+            told = None if failed else present
             due = now + AGAIN_SECONDS
-        if stopped(LOOK_SECONDS if told is not None else RETRY_SECONDS):
+        if stopped(RETRY_SECONDS if failed else LOOK_SECONDS):
             return
 
 

@@ -97,13 +97,21 @@ class NodeReport:
     async def _tell(self, troubles: list[str], *, quiet: bool) -> None:
         """Condition first; an Event goes with each change but the first good news."""
         new = condition(troubles, now=self._clock.wall())
-        if self._speaks():
+        speaks = self._speaks()
+        if speaks:
             node = await change(self._api, NODES, self._node_name, lambda node: with_condition(node, new), status=True)
             if node is None:
                 return
         else:
             node = await self._api.get(NODES, self._node_name)
-        if not quiet:
-            severity = Severity.WARNING if troubles else Severity.NORMAL
-            about = Reference.of({"apiVersion": "v1", "kind": "Node", **node})
-            self._events.record(about, severity=severity, reason=f"NvidiaGPUs{new['reason']}", message=new["message"])
+        if quiet or not (speaks or troubles):
+            return
+        about = Reference.of({"apiVersion": "v1", "kind": "Node", **node})
+        severity = Severity.WARNING if troubles else Severity.NORMAL
+        reason, message = f"NvidiaGPUs{new['reason']}", new["message"]
+        if not speaks:
+            reason, message = (
+                "GPUPluginNotReady",
+                f"the plugin that is to take over is not ready; the one before goes on: {message}",
+            )
+        self._events.record(about, severity=severity, reason=reason, message=message)

@@ -56,6 +56,11 @@ class SliceMetrics:
         self.unpublished = None
         self.stands_by = True
 
+    def took_over(self) -> None:
+        """It is ours to publish now; until that was done nothing is known to be right."""
+        self.stands_by = False
+        self.unpublished = "this plugin has just taken over and has not compared the ResourceSlices yet"
+
     def wrote(self, verb: str) -> None:
         """One write succeeded."""
         self._metrics.slice_writes.labels(verb).inc()

@@ -19,6 +19,10 @@ class PublisherObserver(Protocol):
         """Another process of this node holds the publisher lock; nothing is written until it ends."""
         ...
 
+    def took_over(self) -> None:
+        """The publisher lock is ours now, after another process held it."""
+        ...
+
     def wrote(self, verb: str) -> None:
         """One write succeeded: `create`, `update` or `delete`."""
         ...

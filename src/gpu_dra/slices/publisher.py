@@ -105,6 +105,8 @@ class SlicePublisher:
                 self._observer.standing_by()
             waiting = True
             await self._clock.sleep(_LOCK_POLL)
+        if waiting:
+            self._observer.took_over()
         try:
             yield
         finally:

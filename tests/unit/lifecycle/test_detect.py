@@ -25,43 +25,65 @@ def bus(tmp_path):
     return add
 
 
-def told(root, looks, *, change=lambda _look: None, works=lambda _call: True):
-    """What was told in so many looks; `change` acts before each, `works` says whether the telling of a call works."""
-    calls, seen = [], []
+def told(root, minutes, *, change=lambda _minute: None, works=lambda _call: True):
+    """What was told in so many minutes; `change` acts at each look, `works` says whether the telling of a call works."""
+    calls, passed = [], 0.0
 
-    def stopped(_seconds):
-        seen.append(None)
-        change(len(seen))
-        return len(seen) >= looks
+    def stopped(seconds):
+        nonlocal passed
+        passed += seconds
+        change(passed / 60)
+        return passed >= 60 * minutes
 
     def tell(present):
         calls.append(present)
         return works(len(calls))
 
-    watch(root, tell=tell, stopped=stopped)
+    watch(root, tell=tell, stopped=stopped, clock=lambda: passed)
     return calls
 
 
-def test_a_gpu_is_told_once(bus):
+def test_a_gpu_is_told_at_once_and_every_ten_minutes(bus):
     bus()
-    assert told(bus.root, 5) == [True]
+    assert told(bus.root, 1) == [True]
+    assert told(bus.root, 29) == [True, True, True]
 
 
 @pytest.mark.parametrize(("vendor", "kind"), [("0x1002", "0x030200"), ("0x10de", "0x040300"), ("0x10de", "0x068000")])
 def test_other_vendors_audio_functions_and_switches_are_no_gpu(bus, vendor, kind):
     bus(vendor=vendor, kind=kind)
-    assert told(bus.root, 2) == [False]
+    assert told(bus.root, 65) == [False]
 
 
 def test_a_machine_without_a_pci_bus_has_no_gpu(tmp_path):
-    assert told(tmp_path, 2) == [False]
+    assert told(tmp_path, 65) == [False]
 
 
-def test_a_gpu_that_comes_late_is_told(bus):
-    assert told(bus.root, 4, change=lambda look: bus() if look == 2 else None) == [False, True]
+def test_a_gpu_that_comes_late_is_told_at_once(bus):
+    assert told(bus.root, 4, change=lambda minute: bus() if minute == 2 else None) == [True]
 
 
-def test_what_could_not_be_told_is_told_again(bus):
+def test_a_gpu_that_is_away_for_less_than_an_hour_keeps_the_plugin_on_the_node(bus):
+    bus()
+    device = bus.root / "bus/pci/devices/0000:3b:00.0"
+
+    def reset(minute):
+        if minute == 5:
+            device.rename(bus.root / "away")
+        if minute == 55:
+            (bus.root / "away").rename(device)
+
+    assert set(told(bus.root, 120, change=reset)) == {True}
+
+
+def test_a_gpu_that_is_gone_for_an_hour_is_told(bus):
+    bus()
+    device = bus.root / "bus/pci/devices/0000:3b:00.0"
+    heard = told(bus.root, 66, change=lambda minute: device.rename(bus.root / "away") if minute == 5 else None)
+    assert heard == [True, False]
+
+
+def test_what_could_not_be_told_is_told_again_each_minute(bus):
     bus()
     assert told(bus.root, 5, works=lambda call: call > 2) == [True, True, True]
 

@@ -99,7 +99,10 @@ async def test_in_an_update_the_condition_is_the_publishers_word_and_the_others_
     node.publishes, node.troubles = False, TROUBLE
     await node.pass_time(15)
     assert node.condition["status"] == "True"
-    assert node.told == [("Warning", TROUBLE[0])]
+    ((kind, message),) = node.told
+    assert kind == "Warning"
+    assert "the one before goes on" in message
+    assert TROUBLE[0] in message
     node.publishes = True
     await node.pass_time(15)
     assert node.condition["status"] == "False"

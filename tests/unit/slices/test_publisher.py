@@ -28,10 +28,14 @@ class Notebook:
     checks: list = field(default_factory=list)
     losses: list = field(default_factory=list)
     refusals: list = field(default_factory=list)
+    taken: int = 0
     failures: list = field(default_factory=list)
 
     def standing_by(self):
         self.standby += 1
+
+    def took_over(self):
+        self.taken += 1
 
     def wrote(self, verb):
         self.writes.append(verb)
@@ -393,8 +397,9 @@ async def test_a_second_plugin_stands_by_until_the_first_ends(api, make_publishe
             new.publish(pool((device("gpu-1"),)))
             await clock.advance(20)
             assert offered(api) == ["gpu-0"]
-            assert newer.standby == 1
+            assert (newer.standby, newer.taken) == (1, 0)
         await clock.advance(1)
+        assert newer.taken == 1
         await until(offers(api, "gpu-1"))
 
 
