@@ -17,7 +17,6 @@ from gpu_dra.claims.reconcile import Reconciler
 from gpu_dra.claims.threads import Threads
 from gpu_dra.claims.users import ContainerUsers
 from gpu_dra.core.clock import SystemClock
-from gpu_dra.core.errors import Broken
 from gpu_dra.core.locks import LockDirectory
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def open_claims(
     """Open the state in `plugin_directory`, made where missing. Blocking. Raises Broken when it cannot be used."""
     journal = Journal(plugin_directory)
     journal.create_directories()
-    locks = LockDirectory(_lock_directory(plugin_directory))
+    locks = LockDirectory(plugin_directory / "locks")
     boot_id = read_boot_id(host)
     threads = Threads()
     observer = observer or Unobserved()
@@ -79,17 +78,6 @@ def open_claims(
         boot_id=boot_id,
     )
     return ClaimsRoom(manager=manager, reconciler=reconciler)
-
-
-def _lock_directory(plugin_directory: Path) -> Path:
-    directory = plugin_directory / "locks"
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise Broken(
-            f"cannot create {directory}: {error.strerror}; name a writable directory with --kubelet-plugins-directory-path"
-        ) from error
-    return directory
 
 
 def _report_nvidia_checkpoint(plugin_directory: Path) -> None:

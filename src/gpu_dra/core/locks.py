@@ -24,7 +24,7 @@ _LAST_POLL = 0.02
 
 
 class LockDirectory:
-    """Named locks, one file each, in one directory."""
+    """Named locks, one file each, in one directory, which the first lock makes: for root alone, since whoever opens a lock can hold it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -116,8 +116,8 @@ class LockDirectory:
         try:
             try:
                 return os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except FileNotFoundError:  # somebody removed the directory under us
-                self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            except FileNotFoundError:  # the first lock of all, or somebody removed the directory under us
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 return os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise Broken(

@@ -29,7 +29,6 @@ class NodeDirectories:
         directories = cls(data=data, locks=data / "locks", registrar=settings.registrar_directory, cdi=settings.cdi_root)
         for path, mode, flag in (
             (directories.data, 0o750, "--kubelet-plugins-directory-path"),
-            (directories.locks, 0o750, "--kubelet-plugins-directory-path"),
             (directories.registrar, 0o750, "--kubelet-registrar-directory-path"),
             (directories.cdi, 0o755, "--cdi-root"),
         ):

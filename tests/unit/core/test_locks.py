@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 
 import pytest
 
@@ -86,3 +87,16 @@ async def test_a_directory_that_cannot_be_used_is_reported_with_a_way_out(tmp_pa
     with pytest.raises(Broken, match="must be writable"):
         async with LockDirectory(tmp_path / "file").hold(["a"], within=1):
             pass
+
+
+async def test_the_first_lock_makes_the_directory_for_root_alone(tmp_path):
+    """Whoever can open a lock's file can hold it, and keep the plugin waiting."""
+    async with LockDirectory(tmp_path / "locks").hold(["a"], within=1):
+        assert stat.S_IMODE((tmp_path / "locks").stat().st_mode) == 0o700
+
+
+def test_a_directory_without_any_lock_yet_has_none(tmp_path):
+    locks = LockDirectory(tmp_path / "locks")
+    locks.sweep("claim-")
+    assert locks.names() == []
+    assert not locks.is_held_elsewhere("a")
