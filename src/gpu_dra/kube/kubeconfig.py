@@ -1,7 +1,7 @@
 """A kubeconfig → where the API server is and who we are.
 
 Static files (a server, a CA, a token or a certificate) are read here, because importing the official client costs a node process
-20 MiB and more. What needs code of its own (exec plug-ins, auth providers, several merged files) goes through the official
+20 MiB and more. What needs code of its own (exec plug-ins, auth providers) goes through the official
 `kubernetes` client, in `kube.kubeconfig_official`, imported only then. Source: `clientcmd/api/v1` types.
 Every error is `Refused` in one line that names the file.
 """
@@ -31,27 +31,12 @@ def server_for_daemon(kubeconfig: Path | None, environment: Mapping[str, str]) -
     return in_cluster(environment) if kubeconfig is None else load_kubeconfig(kubeconfig)
 
 
-def server_for_person(kubeconfig: Path | None, environment: Mapping[str, str], *, context: str | None = None) -> ServerConfig:
-    """As kubectl looks: `--kubeconfig`, $KUBECONFIG, ~/.kube/config, then the pod's own service account. Raises Refused."""
-    if kubeconfig is not None:
-        return load_kubeconfig(kubeconfig, context=context)
-    named = [Path(part) for part in environment.get("KUBECONFIG", "").split(":") if part]
-    home = Path(environment.get("HOME", "/root")) / ".kube" / "config"
-    if len(named) > 1:
-        return _official(":".join(map(str, named)), context)
-    if named or home.is_file():
-        return load_kubeconfig(named[0] if named else home, context=context)
-    if "KUBERNETES_SERVICE_HOST" in environment:
-        return in_cluster(environment)
-    raise Refused(f"no cluster named: {home} does not exist and KUBECONFIG is not set; use --kubeconfig FILE")
-
-
-def load_kubeconfig(path: Path, *, context: str | None = None) -> ServerConfig:
-    """The server and user of `context` (default: the file's current one). Raises Refused. Blocking."""
+def load_kubeconfig(path: Path) -> ServerConfig:
+    """The server and user of the file's current context. Raises Refused. Blocking."""
     document = _parse(path)
-    name = context or document.get("current-context")
+    name = document.get("current-context")
     if not name:
-        raise Refused(f"{path}: no current-context; run kubectl config use-context NAME, or pass --context")
+        raise Refused(f"{path}: no current-context; run kubectl config use-context NAME")
     chosen = _named(path, document, "context", name)
     cluster = _named(path, document, "cluster", _text(path, chosen, "cluster"))
     user = _named(path, document, "user", chosen["user"]) if chosen.get("user") else {}
@@ -85,15 +70,15 @@ def _static(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Server
     )
 
 
-def _official(paths: str, context: str | None) -> ServerConfig:
+def _official(path: str, context: str) -> ServerConfig:
     try:
         from gpu_dra.kube.kubeconfig_official import load  # noqa: PLC0415 — 20 MiB, only for those who need it
     except ModuleNotFoundError as error:
         raise Refused(
-            f"{paths}: this needs the Python package {error.name}, which the container image leaves out;"
+            f"{path}: this needs the Python package {error.name}, which the container image leaves out;"
             " use a kubeconfig with a token or a client certificate, or run gpu-dra outside of the container"
         ) from error
-    return load(paths, context=context)
+    return load(path, context=context)
 
 
 def _parse(path: Path) -> dict[str, Any]:

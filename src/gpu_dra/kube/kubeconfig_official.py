@@ -1,4 +1,4 @@
-"""Kubeconfigs whose users need code: exec plug-ins, auth providers, several merged files. By the official `kubernetes` client.
+"""Kubeconfigs whose users need code: exec plug-ins and auth providers. By the official `kubernetes` client.
 
 The only module that imports it outside of tests; `kube.kubeconfig` imports this one when it must. Not for the node daemon's memory.
 """
@@ -17,8 +17,8 @@ from gpu_dra.kube.auth import ClientCertificate, Credentials, ServerConfig
 class OfficialCredentials:
     """Credentials that the official loader obtains; it runs the plug-in again when they expired, and we do when they were rejected."""
 
-    def __init__(self, paths: str, context: str | None) -> None:
-        self._paths = paths
+    def __init__(self, path: str, context: str) -> None:
+        self._path = path
         self._context = context
         self.configuration = self._configure()
 
@@ -29,10 +29,10 @@ class OfficialCredentials:
         try:
             authorization = self.configuration.get_api_key_with_prefix("BearerToken")
         except Exception as error:  # the loader lets through whatever the plug-in's library raises
-            raise Refused(f"{self._paths}: the user's credentials cannot be obtained: {error}") from error
+            raise Refused(f"{self._path}: the user's credentials cannot be obtained: {error}") from error
         certificate = self._certificate()
         if authorization is None and certificate is None:
-            raise Refused(f"{self._paths}: the user's exec plug-in or auth provider gave no credentials; run it by hand to see why")
+            raise Refused(f"{self._path}: the user's exec plug-in or auth provider gave no credentials; run it by hand to see why")
         ca = self.configuration.ssl_ca_cert
         return Credentials(
             authorization=authorization,
@@ -51,15 +51,15 @@ class OfficialCredentials:
     def _configure(self) -> Configuration:
         configuration = Configuration(proxy="")  # "": only the file's proxy-url counts, not this process's environment
         try:
-            load_kube_config(config_file=self._paths, context=self._context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+            load_kube_config(config_file=self._path, context=self._context, client_configuration=configuration)  # type: ignore[no-untyped-call]
         except (ConfigException, OSError, ValueError) as error:
-            raise Refused(f"{self._paths}: {' '.join(str(error).split())}") from error
+            raise Refused(f"{self._path}: {' '.join(str(error).split())}") from error
         return configuration
 
 
-def load(paths: str, *, context: str | None) -> ServerConfig:
-    """The server and user of `context`; `paths` may be several files joined by colons. Raises Refused. Blocking."""
-    source = OfficialCredentials(paths, context)
+def load(path: str, *, context: str) -> ServerConfig:
+    """The server and user of `context`. Raises Refused. Blocking."""
+    source = OfficialCredentials(path, context)
     configuration = source.configuration
     return ServerConfig(
         url=configuration.host.rstrip("/"),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gpu_dra.core.errors import Refused
-from gpu_dra.kube.kubeconfig import load_kubeconfig, server_for_daemon, server_for_person
+from gpu_dra.kube.kubeconfig import load_kubeconfig, server_for_daemon
 
 
 def config(*, cluster=None, user=None, **changes):
@@ -62,13 +62,6 @@ def test_how_the_server_is_checked_and_reached_is_taken_over(write):
     assert (server.verify, server.tls_server_name, server.proxy) == (False, "kubernetes", "http://proxy:3128")
 
 
-def test_a_named_context_is_taken_instead_of_the_current_one(write):
-    document = config()
-    document["clusters"].append({"name": "c2", "cluster": {"server": "https://other"}})
-    document["contexts"].append({"name": "y", "context": {"cluster": "c2", "user": "u"}})
-    assert load_kubeconfig(write(document), context="y").url == "https://other"
-
-
 def test_json_is_read_too(write):
     assert load_kubeconfig(write(json.dumps(config()))).url == "https://10.0.0.1:6443"
 
@@ -108,30 +101,6 @@ def test_a_daemon_takes_no_kubeconfig_that_happens_to_lie_around(write, tmp_path
     path = write(config())
     with pytest.raises(Refused, match="not in a cluster"):
         server_for_daemon(None, {"KUBECONFIG": str(path), "HOME": str(tmp_path)})
-
-
-def test_a_person_gets_the_cluster_that_kubectl_would_take(write, tmp_path):
-    (tmp_path / ".kube").mkdir()
-    write(config(cluster={"server": "https://home"}), ".kube/config")
-    named = write(config(cluster={"server": "https://named"}), "named")
-    flag = write(config(cluster={"server": "https://flag"}), "flag")
-    environment = {"HOME": str(tmp_path), "KUBECONFIG": str(named)}
-    assert server_for_person(flag, environment).url == "https://flag"
-    assert server_for_person(None, environment).url == "https://named"
-    assert server_for_person(None, {"HOME": str(tmp_path)}).url == "https://home"
-
-
-def test_a_person_without_any_cluster_is_told_what_was_tried(tmp_path):
-    with pytest.raises(Refused, match=r"\.kube/config does not exist and KUBECONFIG is not set; use --kubeconfig"):
-        server_for_person(None, {"HOME": str(tmp_path)})
-
-
-def test_several_files_are_merged(write, tmp_path):
-    first = write(config(users=[]), "first")
-    second = write(config(user={"token": "t"}, clusters=[]), "second")
-    server = server_for_person(None, {"HOME": str(tmp_path), "KUBECONFIG": f"{first}:{second}"})
-    assert server.url == "https://10.0.0.1:6443"
-    assert server.source.load(rejected=False).authorization == "Bearer t"
 
 
 @pytest.fixture
