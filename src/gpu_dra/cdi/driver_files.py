@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from gpu_dra.hardware.host import HostPaths
 
-_MACHINES: Final = {"x86_64": elf.Machine.X86_64, "aarch64": elf.Machine.AARCH64}
 _VERSION: Final = re.compile(r"\d+(?:\.\d+){1,2}")
 
 
@@ -182,7 +181,7 @@ def _library(tree: _Tree, directory: Path, name: str, *, is_plugin: bool) -> _Li
         header = elf.read(Path(file.seen_at))
     except (OSError, elf.NotAnElfFile):
         return None
-    if header.machine != _MACHINES.get(os.uname().machine):
+    if header.machine != elf.own_machine():
         return None
     return _Library(file, tree.in_container(directory), name, header.soname or name, is_plugin)
 

@@ -37,13 +37,6 @@ class SpecDirectory:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def create(self) -> None:
-        """Make the directory where it is missing: a runtime picks up one that appears later. Raises NotReady."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._not_ready("create", error) from error
-
     def path(self, uid: str) -> Path:
         """Where the claim's file is or would be. Raises Refused for a UID that is none."""
         return self._directory / file_name(uid)

@@ -34,7 +34,6 @@ _DIRECTORIES: Final = (
     "",
 )
 _LOADER_CACHE: Final = "etc/ld.so.cache"
-_MACHINES: Final = {"x86_64": elf.Machine.X86_64, "aarch64": elf.Machine.AARCH64}
 _SETTING: Final = "--nvidia-driver-root (node.driverRoot of the chart)"
 _MOST_LINKS: Final = 40
 """As the kernel's own limit, MAXSYMLINKS."""
@@ -134,8 +133,7 @@ def _objection(path: Path) -> str | None:
         machine = elf.read(path).machine
     except (OSError, elf.NotAnElfFile) as error:
         return str(error)
-    ours = _MACHINES.get(os.uname().machine)
-    return None if machine == ours else f"for another architecture, ELF machine {machine}"
+    return None if machine == elf.own_machine() else f"for another architecture, ELF machine {machine}"
 
 
 def _not_found(root: Path, name: str, looked_in: list[Path], passed_over: list[str], *, exists: bool) -> str:

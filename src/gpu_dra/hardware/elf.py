@@ -36,6 +36,14 @@ class Machine(IntEnum):
     AARCH64 = 183
 
 
+_BY_KERNEL_NAME: Final = {"x86_64": Machine.X86_64, "aarch64": Machine.AARCH64}
+
+
+def own_machine() -> Machine | None:
+    """The architecture of this process's libraries; None for one that the NVIDIA driver does not exist for (source: uname(2))."""
+    return _BY_KERNEL_NAME.get(os.uname().machine)
+
+
 class NotAnElfFile(Broken):
     """The file is not an ELF file that can be read; the message names it and what is wrong with it."""
 
@@ -82,11 +90,6 @@ def read(path: Path) -> ElfFile:
         raise NotAnElfFile(f"{path} is not a usable ELF file: {error}; reinstall the package it comes from") from error
     finally:
         os.close(descriptor)
-
-
-def soname(path: Path) -> str | None:
-    """The DT_SONAME of a shared library, None when it has none. Raises as `read` does."""
-    return read(path).soname
 
 
 class _Malformed(Exception):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 GPU_INSTANCE_PROFILE_KINDS: Final = range(0x12)
 """Values of the profile enumeration (`NVML_GPU_INSTANCE_PROFILE_*`); a board supports some of them."""
-COMPUTE_INSTANCE_PROFILE_KINDS: Final = range(0x9)
-"""Values of `NVML_COMPUTE_INSTANCE_PROFILE_*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

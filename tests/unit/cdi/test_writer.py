@@ -100,13 +100,6 @@ def test_a_uid_that_is_no_file_name_is_refused(directory, uid):
         directory.write(uid, spec())
 
 
-def test_a_missing_directory_is_made_on_request(tmp_path):
-    directory = SpecDirectory(tmp_path / "run" / "cdi")
-    directory.create()
-    directory.write(UID, spec())
-    assert directory.exists_intact(UID)
-
-
 def test_a_missing_directory_is_said_with_its_path_and_flag(tmp_path):
     missing = tmp_path / "gone"
     with pytest.raises(NotReady, match=rf"{re.escape(str(missing))}: it does not exist.*--cdi-root"):

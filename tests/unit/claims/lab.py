@@ -57,7 +57,7 @@ class Node:
         if not self.boot.exists():
             self.boot.write_text("boot-1\n")
         self.specs = SpecDirectory(self.cdi)
-        self.specs.create()
+        self.cdi.mkdir(parents=True, exist_ok=True)
         (self.directory / "effects").mkdir(exist_ok=True)
         self.start()
 

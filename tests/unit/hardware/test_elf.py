@@ -32,11 +32,15 @@ def test_a_library_tells_its_architecture_and_soname(file, arch):
 
 def test_a_library_made_by_a_real_linker_is_read():
     """Its string table may lie at another address than its place in the file."""
-    assert elf.soname(find_library(Path("/"), "libc.so.6")) == "libc.so.6"
+    assert elf.read(find_library(Path("/"), "libc.so.6")).soname == "libc.so.6"
+
+
+def test_the_libraries_of_this_process_are_of_its_own_architecture():
+    assert elf.read(find_library(Path("/"), "libc.so.6")).machine == elf.own_machine()
 
 
 def test_a_program_has_no_soname(file):
-    assert elf.soname(file(program(X86_64))) is None
+    assert elf.read(file(program(X86_64))).soname is None
 
 
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF", b"INPUT(libcuda.so.1)\n"])
@@ -50,7 +54,7 @@ def test_a_library_cut_short_is_damaged_or_still_whole(file, length):
     """A download that broke off must cost one library and not the plugin."""
     path = file(shared_object("libcuda.so.1", X86_64)[:length])
     with contextlib.suppress(elf.NotAnElfFile):
-        assert elf.soname(path) in {None, "libcuda.so.1"}
+        assert elf.read(path).soname in {None, "libcuda.so.1"}
 
 
 @settings(deadline=None)

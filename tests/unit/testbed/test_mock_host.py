@@ -115,8 +115,8 @@ def test_capability_minors_are_numbered_for_every_gpu_that_could_exist(lay_profi
 def test_nvml_and_cuda_are_found_below_the_driver_root(lay_profile: Callable[[str], HostTree]) -> None:
     root = lay_profile("h100x8").driver_root
 
-    assert elf.soname(find_library(root, "libnvidia-ml.so.1")) == "libnvidia-ml.so.1"
-    assert elf.soname(find_library(root, "libcuda.so.1")) == "libcuda.so.1"
+    assert elf.read(find_library(root, "libnvidia-ml.so.1")).soname == "libnvidia-ml.so.1"
+    assert elf.read(find_library(root, "libcuda.so.1")).soname == "libcuda.so.1"
 
 
 def test_every_library_with_an_interface_version_is_reachable_by_its_soname(lay_profile: Callable[[str], HostTree]) -> None:
@@ -125,7 +125,7 @@ def test_every_library_with_an_interface_version_is_reachable_by_its_soname(lay_
 
     assert len(libraries) >= 27
     for library in libraries:
-        assert (library.parent / (elf.soname(library) or "")).resolve() == library
+        assert (library.parent / (elf.read(library).soname or "")).resolve() == library
 
 
 def test_the_loader_cache_names_the_libraries_as_seen_from_the_driver_root(lay_profile: Callable[[str], HostTree]) -> None:
