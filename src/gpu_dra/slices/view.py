@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _TOLD_AT_MOST: Final = 64
 """More changes than anybody makes to a slice while one write is answered."""
+_GONE_AT_MOST: Final = 64
+"""More slices than go while one write is answered."""
 
 
 class StoredSlices:
@@ -28,6 +30,8 @@ class StoredSlices:
         """Resource version of our last write by slice, until the watch told it."""
         self._told: dict[str, deque[str]] = {}
         """Resource versions that the watch told last, by slice, since the answer to our last write."""
+        self._gone: dict[str, None] = {}
+        """Slices that the watch told of and then told to be gone, longest ago first: the answer to a write of theirs may still come."""
         self.listed = False
         """False until the first list."""
         self.doubtful = False
@@ -38,6 +42,7 @@ class StoredSlices:
         self._slices = {slice_["metadata"]["name"]: slice_ for slice_ in slices}
         self._expected.clear()
         self._told.clear()
+        self._gone.clear()
         self.listed, self.doubtful = True, False
 
     def remember(self, slice_: Object) -> None:
@@ -65,7 +70,19 @@ class StoredSlices:
         """The watch tells that a slice is gone; True when it was there for us."""
         name = slice_["metadata"]["name"]
         self._expected.pop(name, None)
+        self._bury(name)
         return self._slices.pop(name, None) is not None
+
+    def _bury(self, name: str) -> None:
+        """Names are the server's and never come again, so what was told of the dead must not pile up."""
+        if name in self._told:
+            self._gone.pop(name, None)
+            self._gone[name] = None
+        while len(self._gone) > _GONE_AT_MOST:
+            oldest = next(iter(self._gone))
+            del self._gone[oldest]
+            if oldest not in self._slices:
+                self._told.pop(oldest, None)
 
     def all(self) -> tuple[Object, ...]:
         """Every slice, by name."""

@@ -51,3 +51,12 @@ def test_a_device_the_server_added_something_to_is_accepted_as_stored(acceptance
 def test_a_device_that_was_not_stored_at_all_is_not_sent_again(acceptance):
     acceptance.learn([device("a"), device("b")], [device("b")])
     assert names(acceptance.adapt(pool((device("a"), device("b"))))) == [["b"]]
+
+
+def test_what_was_learned_of_a_device_goes_when_nobody_wants_it_any_more(acceptance):
+    """Each change of a device makes another content, for as long as the plugin runs."""
+    sick = device("a", taints=[TAINT])
+    acceptance.learn([sick], [device("a")])
+    assert names(acceptance.adapt(pool((sick,)))) == [[]]
+    acceptance.adapt(pool((device("a"),)))
+    assert names(acceptance.adapt(pool((sick,)))) == [["a"]]

@@ -82,3 +82,23 @@ def test_a_slice_deleted_before_the_answer_to_our_write_stays_deleted(view):
     view.deleted(slice_("b", "6"))
     view.remember(slice_("b", "5"))
     assert versions(view) == {"a": "1"}
+
+
+def test_slices_of_the_past_take_no_memory(view):
+    """Each has a name of its own, and the list that would clear them away may be months off."""
+    for number in range(500):
+        view.changed(slice_(f"s{number}", "1"))
+        view.deleted(slice_(f"s{number}", "2"))
+    assert len(view._told) <= 64
+    assert len(view._gone) <= 64
+
+
+def test_a_slice_that_lives_is_told_of_however_many_others_go(view):
+    view.changed(slice_("b", "5"))
+    view.deleted(slice_("b", "6"))
+    view.changed(slice_("b", "7"))
+    for number in range(100):
+        view.changed(slice_(f"s{number}", "1"))
+        view.deleted(slice_(f"s{number}", "2"))
+    view.remember(slice_("b", "5"))
+    assert versions(view)["b"] == "7"
