@@ -143,6 +143,7 @@ def test_an_unknown_flag(good):
         ("--log-level", "loud"),
         ("--healthcheck-port", "99999"),
         ("--http-endpoint", "nowhere"),
+        ("--http-endpoint", "8080"),
         ("--http-endpoint", "127.0.0.1:99999"),
         ("--proc-root", "relative/path"),
         ("--container-driver-root", "relative/path"),
@@ -165,6 +166,12 @@ def test_a_bad_value_in_the_environment_names_the_variable(good):
     done = run(good, environment={"LOG_LEVEL": "loud"})
     assert done.returncode == 2
     assert "LOG_LEVEL" in done.stderr
+
+
+def test_a_bad_value_in_the_environment_keeps_nobody_from_the_help():
+    """Who looks for help may have just that value wrong."""
+    done = run({}, "--help", environment={"LOG_LEVEL": "DEBUG", "HTTP_ENDPOINT": "8080"})
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_help_tells_every_flag_and_its_environment_variable():

@@ -173,3 +173,4 @@ async def reported(plugin, **health):
     async for report in watch_health(plugin):
         if all(report[name][0] == state for name, state in wanted.items()):
             return
+    raise AssertionError(f"the stream ended without {wanted}")
