@@ -33,7 +33,7 @@ async def test_a_claim_that_the_api_knows_is_left_alone(held):
 
 async def test_what_a_running_pod_lost_is_restored_without_the_kubelet(held):
     """A container that restarts inside its sandbox reads the CDI file again, and no prepare comes before that."""
-    held.specs.remove(uid(1))
+    held.cdi_file(1).unlink()
     await held.reconciler.run_once()
     assert held.specs.exists_intact(uid(1))
 
@@ -256,7 +256,7 @@ async def test_directories_removed_under_the_running_plugin_are_made_again(held)
 
 async def test_a_directory_named_like_a_lock_does_not_stop_the_round(held):
     (held.plugin / "locks" / "claim-x.lock").mkdir()
-    held.specs.remove(uid(1))
+    held.cdi_file(1).unlink()
     await held.reconciler.run_once()
     assert held.specs.exists_intact(uid(1))
 
@@ -278,7 +278,7 @@ async def test_a_claim_that_is_unprepared_while_it_is_compared_stays_unprepared(
 
 async def test_a_leftover_that_cannot_be_removed_keeps_neither_its_claim_nor_the_round(held):
     (held.plugin / "claims" / f".{uid(1)}.json.0badcafe.tmp").mkdir()
-    held.specs.remove(uid(1))
+    held.cdi_file(1).unlink()
     await held.reconciler.run_once()
     assert held.specs.exists_intact(uid(1))
     assert not held.manager.is_busy(uid(1))

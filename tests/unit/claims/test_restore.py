@@ -184,7 +184,7 @@ async def test_a_claim_that_was_allocated_anew_is_not_restored_on_its_old_device
 async def test_what_was_lost_is_restored_from_the_record_while_the_api_is_away(node):
     claim = node.allocate(1, "gpu-0")
     await node.manager.prepare(claim)
-    node.specs.remove(uid(1))
+    node.cdi_file(1).unlink()
     node.api.outage = Unavailable("503")
     await node.manager.prepare(claim)
     assert node.specs.exists_intact(uid(1))

@@ -66,7 +66,7 @@ async def test_to_ask_whether_a_lock_is_held_makes_no_file(locks, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_sweep_removes_what_dead_holders_left_and_nothing_else(locks, other, tmp_path):
+def test_a_sweep_removes_what_dead_holders_left_and_nothing_else(locks, other, tmp_path):
     for name in ("claim-dead", "claim-alive", "device-gpu-0"):
         (tmp_path / f"{name}.lock").touch()
     descriptor = other.try_hold("claim-alive")
