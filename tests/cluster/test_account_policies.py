@@ -101,6 +101,7 @@ def test_the_plugin_writes_no_pool_of_another_node_and_for_no_other_driver(right
     rights.admin.may("POST", slices, foreign)
     try:
         plugin.may_not("DELETE", f"{slices}/try", why="of the driver gpu.nvidia.com")
+        rights.user("uninstall", node=OWN).may_not("DELETE", f"{slices}/try", why="of the driver gpu.nvidia.com")
     finally:
         rights.admin.may("DELETE", f"{SLICES}/try")
 
@@ -182,11 +183,14 @@ SPEC: dict[str, Callable[[Object], Any]] = {
 }
 
 
+@pytest.mark.parametrize("account", ["node", "uninstall"])
 @pytest.mark.parametrize("change", STATUS | METADATA)
-def test_the_plugin_writes_nothing_else_of_the_nodes_status(rights, plugin, change):
+def test_plugin_and_uninstall_write_nothing_else_of_the_nodes_status(rights, account, change):
     node = rights.node(OWN)
     (STATUS | METADATA)[change](node)
-    plugin.may_not("PUT", f"/api/v1/nodes/{OWN}/status", node, why="may change the condition NvidiaGPUsOffered only")
+    rights.user(account, node=OWN).may_not(
+        "PUT", f"/api/v1/nodes/{OWN}/status", node, why="may change the condition NvidiaGPUsOffered only"
+    )
 
 
 def test_the_plugin_writes_no_status_of_another_node(rights, plugin):
@@ -204,12 +208,26 @@ def test_the_detector_sets_changes_and_removes_its_label(rights):
         detector.may("PUT", f"/api/v1/nodes/{OWN}", node)
 
 
+@pytest.mark.parametrize("account", ["detector", "uninstall"])
 @pytest.mark.parametrize("change", SPEC | METADATA)
-def test_the_detector_changes_nothing_else_of_its_node(rights, change):
+def test_detector_and_uninstall_change_nothing_else_of_a_node(rights, account, change):
     node = rights.node(OWN)
     (SPEC | METADATA)[change](node)
     why = "may change the label nvidia.com/gpu.present only"
-    rights.user("detector", node=OWN).may_not("PUT", f"/api/v1/nodes/{OWN}", node, why=why)
+    rights.user(account, node=OWN).may_not("PUT", f"/api/v1/nodes/{OWN}", node, why=why)
+
+
+def test_the_uninstall_takes_label_and_condition_from_every_node(rights):
+    node = with_condition(rights.node(OTHER), "NvidiaGPUsOffered")
+    rights.admin.may("PUT", f"/api/v1/nodes/{OTHER}/status", node)
+    rights.lab.kubectl("label", "node", OTHER, "nvidia.com/gpu.present=true", "--overwrite")
+    uninstall = rights.user("uninstall", node=OWN)
+    node = rights.node(OTHER)
+    del node["metadata"]["labels"]["nvidia.com/gpu.present"]
+    uninstall.may("PUT", f"/api/v1/nodes/{OTHER}", node)
+    node = rights.node(OTHER)
+    node["status"]["conditions"] = [each for each in node["status"]["conditions"] if each["type"] != "NvidiaGPUsOffered"]
+    uninstall.may("PUT", f"/api/v1/nodes/{OTHER}/status", node)
 
 
 def test_the_detector_labels_no_other_node(rights):

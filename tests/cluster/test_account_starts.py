@@ -44,8 +44,12 @@ def lacking(rights: Rights) -> Callable[..., contextlib.AbstractContextManager[N
 
     @contextlib.contextmanager
     def taken(component: str, verb: str, resource: str) -> Iterator[None]:
-        kind = ("-n", "gpu-dra", "role") if resource in ("daemonsets", "pods") else ("clusterrole",)
-        role = (*kind, f"gpu-dra-{component}")
+        if resource == "events":
+            role: tuple[str, ...] = ("-n", "default", "role", f"gpu-dra-{component}-events")
+        elif resource in ("daemonsets", "pods"):
+            role = ("-n", "gpu-dra", "role", f"gpu-dra-{component}")
+        else:
+            role = ("clusterrole", f"gpu-dra-{component}")
         before = json.loads(rights.lab.kubectl("get", *role, "-o", "json"))["rules"]
         after = [without(rule, verb) if resource in rule["resources"] else rule for rule in before]
         assert after != before
@@ -109,7 +113,7 @@ UNINSTALL = (
     "--daemonset=gpu-dra-detector",
     "--daemonset=gpu-dra-node",
     "--instance=gpu-dra",
-    "--clear-label",
+    "--clear-label=true",
     "--timeout=1",
 )
 

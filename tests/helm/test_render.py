@@ -80,6 +80,8 @@ def test_no_two_objects_are_the_same(objects):
 def test_what_lives_in_namespaces_lives_in_the_releases(objects):
     for each in objects:
         expected = None if each["kind"] in CLUSTER_WIDE else "gpu-dra"
+        if each["metadata"]["name"].endswith("-node-events"):
+            expected = "default"  # where Events about Nodes live
         assert each["metadata"].get("namespace") == expected, each["kind"]
 
 
@@ -153,7 +155,7 @@ def test_policies_watch_the_accounts_that_the_pods_have(helm, release, flags):
     accounts = {
         f"system:serviceaccount:gpu-dra:{template['spec']['serviceAccountName']}"
         for name, template in templates(objects).items()
-        if name.endswith(("-node", "-detector"))
+        if name.endswith(("-node", "-detector", "-uninstall"))
     }
     conditions = [c["expression"] for each in of(objects, "ValidatingAdmissionPolicy") for c in each["spec"]["matchConditions"]]
     watched = {name for text in conditions for name in re.findall(r'"(system:[^"]+)"', text)}

@@ -135,15 +135,18 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     )
     await _serve_probes(settings, stack, probes, metrics)
     offers = Offers(discovery, coexistence, publisher, api, metrics, node_name=settings.node_name, taken=registration.taken)
-    background = {
+    background: dict[str, Callable[[], Awaitable[None]]] = {
         "discovery": discovery.run,
         "coexistence": coexistence.run,
         "offers": offers.run,
         "slices": publisher.run,
         "reconcile": claims.reconciler.run,
-        **_reports(settings, api, probes, slices, clock),
     }
+    farewell = contextlib.AsyncExitStack()
+    if settings.report_to_node:
+        background |= _reports(settings, api, probes, slices, clock, farewell=farewell)
     await stack.enter_async_context(_running(background, clock))
+    await stack.enter_async_context(farewell)
     health = HealthService(discovery, pool=settings.node_name, clock=clock)
     services = [*DraService(claims.manager, metrics).handlers(), *health.handlers()]
     await stack.enter_async_context(serving(sockets.dra, services, grace=GRACE_SECONDS))
@@ -172,11 +175,15 @@ def _own_sockets(settings: NodeSettings, locks: LockDirectory, stack: contextlib
 
 
 def _reports(
-    settings: NodeSettings, api: KubeApi, probes: Probes, slices: SliceMetrics, clock: Clock
-) -> Mapping[str, Callable[[], Awaitable[None]]]:
-    """The work that tells on the Node object how things stand; none where that is not wanted."""
-    if not settings.report_to_node:
-        return {}
+    settings: NodeSettings,
+    api: KubeApi,
+    probes: Probes,
+    slices: SliceMetrics,
+    clock: Clock,
+    *,
+    farewell: contextlib.AsyncExitStack,
+) -> dict[str, Callable[[], Awaitable[None]]]:
+    """The work that tells on the Node object how things stand; its last word goes to `farewell`."""
     events = EventRecorder(api, clock=clock, component="gpu-dra-node", instance=settings.node_name)
     report = NodeReport(
         api,
@@ -186,6 +193,7 @@ def _reports(
         events=events,
         clock=clock,
     )
+    farewell.push_async_callback(report.end)
     return {"events": events.run, "node report": report.run}
 
 

@@ -5,6 +5,7 @@ Written only when the answer changes. Source: core/v1 NodeCondition; types other
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -28,16 +29,31 @@ LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 10.0
 """A trouble is told when it has lasted this long: starting up is none."""
 AGAIN_SECONDS: Final = 60.0
+FAREWELL_SECONDS: Final = 3.0
+"""For the last word; a stop does not wait longer for an API server that is away."""
 
 
 def condition(troubles: list[str], *, now: float) -> Object:
+    """The condition while a plugin is there to look."""
+    if troubles:
+        return _condition("False", "NotOffered", "; ".join(troubles), now)
+    return _condition("True", "Offered", "this node's GPUs are published as ResourceSlices", now)
+
+
+def unwatched(*, now: float) -> Object:
+    """The condition when the plugin has ended: it is for the next one to say more."""
+    message = "the GPU plugin of this node has ended and none has taken over; running pods keep their GPUs, new ones do not start"
+    return _condition("Unknown", "PluginEnded", message, now)
+
+
+def _condition(status: str, reason: str, message: str, now: float) -> Object:
     """The condition as core/v1 has it."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     return {
         "type": NODE_CONDITION,
-        "status": "False" if troubles else "True",
-        "reason": "NotOffered" if troubles else "Offered",
-        "message": "; ".join(troubles) or "this node's GPUs are published as ResourceSlices",
+        "status": status,
+        "reason": reason,
+        "message": message,
         "lastHeartbeatTime": stamp,
         "lastTransitionTime": stamp,
     }
@@ -75,6 +91,7 @@ class NodeReport:
         self._speaks = speaks
         self._events = events
         self._clock = clock
+        self._ended = False
 
     async def run(self) -> None:
         """Report for ever; what cannot be written is tried again a minute later."""
@@ -82,6 +99,8 @@ class NodeReport:
         since, last = self._clock.monotonic(), self._troubles()
         while True:
             await self._clock.sleep(LOOK_SECONDS)
+            if self._ended:
+                continue
             now = self._troubles()
             if now != last:
                 since, last = self._clock.monotonic(), now
@@ -93,6 +112,18 @@ class NodeReport:
             except GpuDraError as error:
                 log.warning("the Node's condition could not be written", extra={"error": str(error)})
                 await self._clock.sleep(AGAIN_SECONDS)
+
+    async def end(self) -> None:
+        """Leave no "True" behind that nobody watches. Called while this process still publishes, so that a successor speaks later."""
+        self._ended = True
+        if not self._speaks():
+            return
+        new = unwatched(now=self._clock.wall())
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await change(self._api, NODES, self._node_name, lambda node: with_condition(node, new), status=True)
+        except (GpuDraError, TimeoutError) as error:
+            log.warning("the Node's condition stays as it is", extra={"error": str(error) or "no answer in time"})
 
     async def _tell(self, troubles: list[str], *, quiet: bool) -> None:
         """Condition first; an Event goes with each change but the first good news."""

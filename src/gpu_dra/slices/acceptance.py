@@ -3,8 +3,8 @@
 A server whose feature gates are off drops fields silently, and would be sent them again for ever. What it stored is therefore taken as
 what we want from then on, with one exception: a device that lost what restrains its use (a taint, a counter it shares with others) is
 withdrawn, since without it the device would be offered as healthy, or together with partitions that overlap it.
-What was learned holds as long as the device is wanted, and no longer, since every change of a device makes another content: a gate that
-is switched on later is noticed when the device changes or the plugin starts again.
+What was learned of a content holds until the plugin ends: a GPU that turns sick a second time must not be offered for the time of one
+write. A gate that is switched on later is noticed at the next start.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 
 from hack.demo import main as demo
 from hack.testbed.chart import CHART
-from hack.testbed.cluster.errors import say_on_stderr
+from hack.testbed.cluster.errors import LabError, say_on_stderr
 from tests.cluster.chart.installed import GPU_NODES, claim, pod, warnings
 from tests.cluster.cluster import RETRY
 from tests.helm.test_render import CHOICES
@@ -136,9 +136,18 @@ def test_a_wrong_driver_root_is_told_on_the_node_and_heals_with_the_value(cluste
         )
         assert cluster.offered() == GPU_NODES, "the plugins that work go on"
         assert {cluster.condition(node)["status"] for node in GPU_NODES} == {"True"}
+        for node in sorted(GPU_NODES):
+            cluster.sees_exactly_its_claim(cluster.demo("one-gpu", pod_name=f"while-{node}", node=node))
     finally:
         cluster.chart.install()
     cluster.wait("plugins ready", lambda: set(cluster.plugins()) == GPU_NODES)
+
+
+def test_a_second_release_is_refused_with_the_command_that_helps(cluster):
+    with pytest.raises(
+        LabError, match="installed already, as release gpu-dra in namespace gpu-dra.*helm upgrade gpu-dra -n gpu-dra"
+    ):
+        cluster.chart.helm("install", "second", str(CHART))
 
 
 def upgraded_under_load(cluster: Installed, change: Any) -> None:

@@ -63,6 +63,29 @@ async def node():
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_a_plugin_that_ends_leaves_no_claim_that_nobody_watches(node):
+    await node.pass_time(15)
+    await node.report.end()
+    assert (node.condition["status"], node.condition["reason"]) == ("Unknown", "PluginEnded")
+    node.troubles = TROUBLE
+    await node.pass_time(15)
+    assert node.condition["reason"] == "PluginEnded"
+    assert node.told == []
+
+
+async def test_a_plugin_that_stands_by_ends_without_a_word(node):
+    await node.pass_time(15)
+    node.publishes = False
+    await node.report.end()
+    assert node.condition["status"] == "True"
+
+
+async def test_a_stop_does_not_wait_for_an_api_server_that_fails(node, caplog):
+    node.api.fail(WriteConflict("changed"), verb=Verb.UPDATE, times=100)
+    await node.report.end()
+    assert "stays as it is" in caplog.text
+
+
 async def test_a_node_that_offers_its_gpus_says_so_without_an_event(node):
     await node.pass_time(15)
     assert node.condition["status"] == "True"
