@@ -20,6 +20,7 @@ from hack.testbed.cluster.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 from hack.testbed.cluster.errors import LabError, say_on_stderr
 from hack.testbed.cluster.lab import Lab
 from hack.testbed.cluster.spec import NodeSpec, Wishes
+from hack.testbed.images import SAMPLE_REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,6 +101,7 @@ def show(lab: Lab) -> int:
     print(
         f"\nLook around:  export KUBECONFIG={lab.kubeconfig}; {lab.toolbox['kubectl']} get pods,resourceclaims,resourceslices"
         f"\nHelm:         {lab.toolbox['helm']} --namespace gpu-dra status gpu-dra"
+        f"\nYour pods:    image {SAMPLE_REFERENCE}, which has nothing but a shell and what the claim brings"
         f"\nTake it down: make demo-down"
     )
     return 0 if rows and all(row.right for row in rows) else 1

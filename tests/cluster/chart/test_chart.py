@@ -145,7 +145,7 @@ def test_a_wrong_driver_root_is_told_on_the_node_and_heals_with_the_value(cluste
 
 def test_a_second_release_is_refused_with_the_command_that_helps(cluster):
     with pytest.raises(
-        LabError, match="installed already, as release gpu-dra in namespace gpu-dra.*helm upgrade gpu-dra -n gpu-dra"
+        LabError, match=r"installed already, as release gpu-dra in namespace gpu-dra.*helm upgrade gpu-dra -n gpu-dra"
     ):
         cluster.chart.helm("install", "second", str(CHART))
 
