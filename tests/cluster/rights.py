@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 REAL_NODE: Final = "real"
 OWN: Final = "own-node"
 OTHER: Final = "other-node"
-COMPONENTS: Final = ("node", "detector", "uninstall")
+COMPONENTS: Final = ("node", "detector", "agent", "uninstall")
 _BETAS: Final = "resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true"
 _RUNS: Final = frozenset({"DaemonSet", "Job", "Pod"})
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
@@ -144,7 +144,8 @@ class Rights:
 def rendered(lab: Lab, release: str, *flags: str) -> list[Object]:
     """The chart's objects but those that run something; its hooks as plain objects."""
     version = KUBERNETES_VERSIONS[lab.state.spec.kubernetes]
-    command = ("template", release, str(CHART), "--kube-version", version, "--api-versions", "resource.k8s.io/v1", *flags)
+    api = ("--api-versions", "resource.k8s.io/v1")
+    command = ("template", release, str(CHART), "--kube-version", version, *api, "--set", "agent.enabled=true", *flags)
     text = Chart(lab=lab).helm(*command)
     return [each for each in yaml.safe_load_all(text) if each and each["kind"] not in _RUNS]
 

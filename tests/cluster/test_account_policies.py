@@ -208,12 +208,15 @@ def test_the_detector_sets_changes_and_removes_its_label(rights):
         detector.may("PUT", f"/api/v1/nodes/{OWN}", node)
 
 
-@pytest.mark.parametrize("account", ["detector", "uninstall"])
+@pytest.mark.parametrize(
+    ("account", "label"),
+    [("detector", "nvidia.com/gpu.present"), ("agent", "nvidia.com/mig.config.state"), ("uninstall", "nvidia.com/gpu.present and")],
+)
 @pytest.mark.parametrize("change", SPEC | METADATA)
-def test_detector_and_uninstall_change_nothing_else_of_a_node(rights, account, change):
+def test_detector_agent_and_uninstall_change_nothing_else_of_a_node(rights, account, label, change):
     node = rights.node(OWN)
     (SPEC | METADATA)[change](node)
-    why = "may change the label nvidia.com/gpu.present only"
+    why = f"may change nothing of a Node but the label {label}"
     rights.user(account, node=OWN).may_not("PUT", f"/api/v1/nodes/{OWN}", node, why=why)
 
 
@@ -230,11 +233,20 @@ def test_the_uninstall_takes_label_and_condition_from_every_node(rights):
     uninstall.may("PUT", f"/api/v1/nodes/{OTHER}/status", node)
 
 
-def test_the_detector_labels_no_other_node(rights):
+def test_detector_and_agent_label_no_other_node(rights):
     node = rights.node(OTHER)
     node["metadata"]["labels"] = {"nvidia.com/gpu.present": "true"}
-    why = f"the GPU detector of node {OWN} may label its own node only, not {OTHER}"
+    why = f"on node {OWN} may label its own node only, not {OTHER}"
     rights.user("detector", node=OWN).may_not("PUT", f"/api/v1/nodes/{OTHER}", node, why=why)
+    rights.user("agent", node=OWN).may_not("PUT", f"/api/v1/nodes/{OTHER}", node, why=why)
+
+
+def test_detector_and_agent_write_none_of_the_others_labels(rights):
+    """The state of a MIG geometry is the agent's word, and where plugins run is the detector's."""
+    for account, label in (("detector", "nvidia.com/mig.config.state"), ("agent", "nvidia.com/gpu.present")):
+        node = rights.node(OWN)
+        node["metadata"]["labels"] = {**node["metadata"].get("labels", {}), label: "other"}
+        rights.user(account, node=OWN).may_not("PUT", f"/api/v1/nodes/{OWN}", node, why="may change nothing of a Node but")
 
 
 def test_the_api_server_has_no_doubt_about_the_expressions(rights):

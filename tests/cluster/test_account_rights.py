@@ -76,6 +76,15 @@ NOT_GRANTED: dict[str, tuple[Request, ...]] = {
         ("DELETE", f"{SLICES}/a", "delete", "resourceslices"),
         ("POST", f"{MINE}/events", "create", "events"),
     ),
+    "agent": (
+        ("GET", f"{MINE}/pods", "list", "pods"),
+        ("PUT", f"{NODE}/status", "update", "nodes/status"),
+        ("GET", CLAIM, "get", "resourceclaims"),
+        ("POST", SLICES, "create", "resourceslices"),
+        ("DELETE", f"{SLICES}/a", "delete", "resourceslices"),
+        ("GET", f"{CORE}/namespaces/default/events", "list", "events"),
+        ("POST", f"{MINE}/events", "create", "events"),
+    ),
     "uninstall": (
         ("GET", CLAIM, "get", "resourceclaims"),
         ("POST", SLICES, "create", "resourceslices"),
@@ -124,6 +133,19 @@ def test_the_plugin_may_do_all_that_its_work_needs(rights, users):
     plugin.may("PUT", f"{CORE}/namespaces/default/events/try", event | {"count": 2})
     missing = plugin.ask("GET", f"{DAEMONSETS}/gpu-dra-node")
     assert missing.code == 404  # by which it knows that it is uninstalled
+
+
+def test_the_agent_may_do_all_that_its_work_needs(rights, users):
+    agent = users["agent"]
+    agent.may("GET", f"{CORE}/nodes?fieldSelector=metadata.name%3D{OWN}")
+    agent.may("GET", f"{CORE}/nodes?fieldSelector=metadata.name%3D{OWN}&watch=true&timeoutSeconds=1")
+    node = agent.may("GET", NODE)
+    node["metadata"].setdefault("labels", {})["nvidia.com/mig.config.state"] = "success"
+    agent.may("PUT", NODE, node)
+    agent.may("GET", CLAIMS)
+    agent.may("GET", SLICES)
+    event = agent.may("POST", f"{CORE}/namespaces/default/events", an_event("of-the-agent"))
+    agent.may("PUT", f"{CORE}/namespaces/default/events/of-the-agent", event | {"count": 2})
 
 
 def test_the_detector_may_do_all_that_its_work_needs(rights, users):

@@ -113,7 +113,7 @@ UNINSTALL = (
     "--daemonset=gpu-dra-detector",
     "--daemonset=gpu-dra-node",
     "--instance=gpu-dra",
-    "--clear-label=true",
+    "--clear-label=nvidia.com/gpu.present",
     "--timeout=1",
 )
 

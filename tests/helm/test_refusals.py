@@ -130,7 +130,7 @@ def test_every_part_refuses_keys_that_it_does_not_know():
 
 def test_no_value_can_be_taken_away_by_null():
     """Helm drops a key that is null: a template would then print nothing where the API server wants a value."""
-    chosen_freely = {"node.resources", "detector.resources"}
+    chosen_freely = {"node.resources", "detector.resources", "agent.resources"}
     for path, part in parts(SCHEMA):
         if "[]" not in path and path not in chosen_freely:
             assert part.get("properties", {}).keys() - {"global"} == set(part.get("required", [])), path

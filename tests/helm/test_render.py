@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from functools import cache
-from pathlib import Path
 
 import kubernetes_validate
 import pytest
@@ -19,6 +20,7 @@ PREFERRED = "node.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringEx
 CHOICES = {
     "defaults": (),
     "no detector": ("--set", "detector.enabled=false"),
+    "agent": ("--set", "agent.enabled=true,agent.mig.configMap=cuts"),
     "no policies": ("--set", "admissionPolicy.enabled=false", "--set", "networkPolicy.enabled=false"),
     "own class": ("--set", CLASS),
     "no classes": ("--set", "deviceClasses.create=false"),
@@ -112,12 +114,12 @@ def test_selectors_find_their_pods_and_no_others(objects):
         assert matched == {each["metadata"]["name"]}
 
 
-def test_only_the_plugin_is_privileged_and_no_container_may_write_to_its_root(objects):
+def test_only_plugin_and_agent_are_privileged_and_no_container_may_write_to_its_root(objects):
     for name, template in templates(objects).items():
         for container in template["spec"]["containers"]:
             context = container["securityContext"]
             assert context["readOnlyRootFilesystem"] is True, name
-            if name.endswith("-node"):
+            if name.endswith(("-node", "-agent")):
                 assert context["privileged"] is True
             else:
                 assert context["runAsNonRoot"] is True
@@ -147,7 +149,14 @@ def test_every_role_that_is_bound_is_there(objects):
 
 @pytest.mark.parametrize(
     ("release", "flags"),
-    [("gpu-dra", ()), ("x", ()), ("x", ("--set", "nameOverride=gpus")), ("x", ("--set", "fullnameOverride=y")), ("a" * 50, ())],
+    [
+        ("gpu-dra", ()),
+        ("x", ()),
+        ("x", ("--set", "nameOverride=gpus")),
+        ("x", ("--set", "fullnameOverride=y")),
+        ("x", ("--set", "agent.enabled=true")),
+        ("a" * 50, ()),
+    ],
 )
 def test_policies_watch_the_accounts_that_the_pods_have(helm, release, flags):
     """NVIDIA's chart compared with an account that nobody had (dra-driver-nvidia-gpu 1317)."""
@@ -155,7 +164,7 @@ def test_policies_watch_the_accounts_that_the_pods_have(helm, release, flags):
     accounts = {
         f"system:serviceaccount:gpu-dra:{template['spec']['serviceAccountName']}"
         for name, template in templates(objects).items()
-        if name.endswith(("-node", "-detector", "-uninstall"))
+        if name.endswith(("-node", "-detector", "-agent", "-uninstall"))
     }
     conditions = [c["expression"] for each in of(objects, "ValidatingAdmissionPolicy") for c in each["spec"]["matchConditions"]]
     watched = {name for text in conditions for name in re.findall(r'"(system:[^"]+)"', text)}
@@ -251,13 +260,12 @@ def test_the_driver_root_is_seen_below_its_parent_so_that_a_late_mount_appears(h
     assert (volume["hostPath"]["path"], environment["DRIVER_ROOT_CTR_PATH"]) == (mounted, inside)
 
 
-def test_every_flag_that_the_chart_sets_is_one_of_the_plugins(helm):
-    source = (Path(__file__).resolve().parents[2] / "src/gpu_dra/cli/node.py").read_text() + (
-        Path(__file__).resolve().parents[2] / "src/gpu_dra/cli/flags.py"
-    ).read_text()
-    spec = templates(helm.objects())["gpu-dra-node"]["spec"]
+@pytest.mark.parametrize("role", ["node", "agent"])
+def test_every_variable_that_the_chart_sets_is_one_of_the_roles(helm, role):
+    spec = templates(helm.objects("--set", "agent.enabled=true,agent.mig.configMap=cuts"))[f"gpu-dra-{role}"]["spec"]
+    text = subprocess.run([sys.executable, "-m", "gpu_dra", role, "--help"], capture_output=True, text=True, check=True).stdout
     for each in spec["containers"][0]["env"]:
-        assert each["name"] == "POD_IP" or f'env="{each["name"]}"' in source, each["name"]
+        assert each["name"] == "POD_IP" or f"[{each['name']}" in text, each["name"]
 
 
 def test_monitoring_and_openshift_get_theirs_only_where_they_are(helm):

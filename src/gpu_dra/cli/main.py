@@ -7,13 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpu_dra import __version__
-from gpu_dra.cli import detect, node, uninstall
+from gpu_dra.cli import agent, detect, node, uninstall
 from gpu_dra.core.errors import GpuDraError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (node, detect, uninstall)
+COMMANDS = (node, agent, detect, uninstall)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_dra import DRIVER_NAME
+from gpu_dra.cli import host
 from gpu_dra.cli.flags import OBJECT_NAME, absolute, add_flag, add_kubeconfig, add_node_name, node_name, object_name
-from gpu_dra.core import logs
-from gpu_dra.hardware.host import HostPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,10 +47,7 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
         parser, "--report-to-node", env="REPORT_TO_NODE", default="false", choices=("true", "false"),
         help="keep a condition on the Node that says whether its GPUs are offered, and write Events",
     )  # fmt: skip
-    add_flag(
-        parser, "--kubelet-plugins-directory-path", env="KUBELET_PLUGINS_DIRECTORY_PATH", default="/var/lib/kubelet/plugins",
-        type=absolute, help="the kubelet's plugins directory, by the same path on the host",
-    )  # fmt: skip
+    host.add_plugins_directory(parser)
     add_flag(
         parser, "--kubelet-registrar-directory-path", env="KUBELET_REGISTRAR_DIRECTORY_PATH",
         default="/var/lib/kubelet/plugins_registry", type=absolute, help="the directory the kubelet watches for plugins",
@@ -63,21 +59,11 @@ def _add_host_flags(parser: argparse.ArgumentParser) -> None:
         parser, "--cdi-root", env="CDI_ROOT", default="/var/run/cdi", type=absolute,
         help="where the container runtime looks for CDI files",
     )  # fmt: skip
+    host.add_host_flags(parser)
     add_flag(
-        parser, "--nvidia-driver-root", env="NVIDIA_DRIVER_ROOT", default="/", type=absolute,
-        help="the driver's installation as the host sees it: /, /run/nvidia/driver, /home/kubernetes/bin/nvidia",
-    )  # fmt: skip
-    add_flag(
-        parser, "--container-driver-root", env="DRIVER_ROOT_CTR_PATH", default="", type=_absolute_if_given,
-        help="the same directory as this process sees it; empty: the same path",
-    )  # fmt: skip
-    add_flag(
-        parser, "--nvidia-cdi-hook-path", env="NVIDIA_CDI_HOOK_PATH", default="", type=_absolute_if_given,
+        parser, "--nvidia-cdi-hook-path", env="NVIDIA_CDI_HOOK_PATH", default="", type=host.absolute_if_given,
         help="nvidia-cdi-hook as the host sees it; empty looks below the driver root",
     )  # fmt: skip
-    add_flag(parser, "--proc-root", env="GPU_DRA_PROC_ROOT", default="/proc", type=absolute, help="the host's /proc")
-    add_flag(parser, "--sys-root", env="GPU_DRA_SYS_ROOT", default="/sys", type=absolute, help="the host's /sys")
-    add_flag(parser, "--dev-root", env="GPU_DRA_DEV_ROOT", default="/dev", type=absolute, help="the host's /dev")
     add_flag(
         parser, "--simulate", env="GPU_DRA_SIMULATE", default="",
         help="pretend to be a machine, e.g. h100x8, where there is no GPU; claims get environment variables only",
@@ -93,11 +79,7 @@ def _add_service_flags(parser: argparse.ArgumentParser) -> None:
         parser, "--healthcheck-port", env="HEALTHCHECK_PORT", default="-1", type=_port,
         help="port of grpc.health.v1; -1: off, 0: a free one",
     )  # fmt: skip
-    add_flag(parser, "--log-format", env="LOG_FORMAT", default="text", choices=("text", "json"), help="how log lines look")
-    add_flag(
-        parser, "--log-level", env="LOG_LEVEL", default="info", choices=("debug", "info", "warning", "error"),
-        help="the least level that is written",
-    )  # fmt: skip
+    host.add_log_flags(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -106,17 +88,9 @@ def run(options: argparse.Namespace) -> int:
 
     name = node_name(options)
     pod_uid = object_name("--pod-uid", options.pod_uid) if options.pod_uid else ""
-    host_driver_root = options.nvidia_driver_root
     settings: NodeSettings = NodeSettings(
         node_name=name,
-        host=HostPaths(
-            proc=options.proc_root,
-            sys=options.sys_root,
-            dev=options.dev_root,
-            driver_root=options.container_driver_root or host_driver_root,
-            host_driver_root=host_driver_root,
-            cdi_hook=options.nvidia_cdi_hook_path,
-        ),
+        host=host.host_paths(options, cdi_hook=options.nvidia_cdi_hook_path),
         cdi_root=options.cdi_root,
         plugins_directory=options.kubelet_plugins_directory_path,
         registrar_directory=options.kubelet_registrar_directory_path,
@@ -129,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         daemonset=options.daemonset,
         simulate=options.simulate,
     )
-    logs.configure(log_format=options.log_format, level=options.log_level)
+    host.configure_logs(options)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong comes as an exception, and is told once
     with _without_system_ca_bundle():
         from gpu_dra.node.app import serve  # noqa: PLC0415 - pulls in grpc and aiohttp
@@ -149,10 +123,6 @@ def _without_system_ca_bundle() -> Iterator[None]:
             del os.environ["SSL_CERT_FILE"]
         else:
             os.environ["SSL_CERT_FILE"] = before
-
-
-def _absolute_if_given(text: str) -> Path | None:
-    return absolute(text) if text else None
 
 
 def _namespaced_name_if_given(text: str) -> str:

@@ -23,8 +23,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--wait-for-claims", choices=("true", "false"), default="true", help="refuse while pods hold GPU claims; false goes on"
     )
     parser.add_argument(
-        "--clear-label", choices=("true", "false"), default="false",
-        help="take nvidia.com/gpu.present off the nodes; only where our own detector set it",
+        "--clear-label", action="append", default=[], metavar="LABEL",
+        help="take this label off the nodes; only one that we set ourselves; repeatable",
     )  # fmt: skip
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for them")
     parser.set_defaults(run=run)
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             await steps.refuse_latecomers()
         for node in await steps.sweep():
             print(f"node {node}: slices deleted; its plugin did not end in order, so files may stay", flush=True)
-        await steps.clear_nodes(label=options.clear_label == "true")
+        await steps.clear_nodes(options.clear_label)
         print("plugins ended; their slices and conditions are gone", flush=True)
 
     with_api(Path(options.kubeconfig) if options.kubeconfig else None, work)

@@ -18,7 +18,7 @@ from gpu_dra.hardware.worker import CALL_DEADLINE, CallHung, NvmlWorker
 from gpu_dra.model.inventory import DriverState, Inventory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from gpu_dra.core.clock import Clock
     from gpu_dra.hardware.host import HostPaths
@@ -41,10 +41,20 @@ _NOT_YET = Inventory(state=DriverState.UNRESPONSIVE, reason="the first scan of t
 class Discovery:
     """The node's inventory, now and over time."""
 
-    def __init__(self, nvml: Nvml, host: HostPaths, *, clock: Clock, deadline: float = CALL_DEADLINE) -> None:
+    def __init__(
+        self,
+        nvml: Nvml,
+        host: HostPaths,
+        *,
+        clock: Clock,
+        deadline: float = CALL_DEADLINE,
+        lent: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`lent`: somebody of this node needs NVML for himself now; the last snapshot stands meanwhile and the session is closed."""
         self._clock = clock
         self._worker = NvmlWorker(nvml, deadline=deadline)
         self._session = NvmlSession(host)
+        self._lent = lent
         self._scanning = asyncio.Lock()
         self._scans_begun = 0
         self._last_whole_scan = 0
@@ -77,7 +87,7 @@ class Discovery:
         """The inventory of a scan that began after this call; callers that come together share one."""
         begun = self._scans_begun
         async with self._scanning:
-            if self._last_whole_scan <= begun:
+            if self._last_whole_scan <= begun and not self._is_lent():
                 self._scans_begun = number = self._scans_begun + 1
                 self._accept(await self._look())
                 self._last_whole_scan = number
@@ -87,6 +97,11 @@ class Discovery:
         """Keep the inventory true, for ever."""
         backoff = Backoff(first=POLL, most=_MOST_WAIT)
         while True:
+            if self._is_lent():
+                await self._worker.run(self._session.close)
+                self._looked = self._clock.monotonic()
+                await self._clock.sleep(POLL)
+                continue
             before = await self._fingerprint()  # before the scan, so that what changes while it runs is noticed after it
             inventory = await self.refresh()
             if inventory.state is DriverState.READY:
@@ -110,8 +125,12 @@ class Discovery:
         due = self._clock.monotonic() + RESCAN
         while self._clock.monotonic() < due:
             await self._clock.sleep(POLL)
-            if await self._fingerprint() != before:
+            if self._is_lent() or await self._fingerprint() != before:
                 return
+
+    def _is_lent(self) -> bool:
+        """Only while there is a snapshot to stand by: a plugin that starts looks first."""
+        return self._version > 0 and self._lent()
 
     async def _fingerprint(self) -> tuple[frozenset[int | None], Fingerprint]:
         """Facts that change when a scan would find something else; hung GPUs among them, so that their recovery is noticed."""

@@ -58,6 +58,12 @@ def pcie_root(host: HostPaths, pci: PciAddress) -> str | None:
     return next((part for part in parts if _ROOT_COMPLEX.fullmatch(part)), None)
 
 
+def pci_id(host: HostPaths, pci: PciAddress) -> str | None:
+    """Device and vendor in one number as mig-parted writes them, `0x20b010de`; None where the bus does not say."""
+    device, vendor = _text(_device(host, pci) / "device"), _text(_device(host, pci) / "vendor")
+    return f"0x{device[2:]}{vendor[2:]}".lower() if device and vendor else None
+
+
 def drm_devices(host: HostPaths, pci: PciAddress) -> tuple[DrmDevice, ...]:
     """The GPU's DRM nodes, by name; none on a machine without the nvidia-drm module."""
     found = []

@@ -8,6 +8,8 @@ from gpu_dra.kube.api import NODES
 from gpu_dra.kube.change import change
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gpu_dra.kube.api import KubeApi, Object
 
 GPU_PRESENT: Final = "nvidia.com/gpu.present"
@@ -24,12 +26,12 @@ async def label_node(api: KubeApi, node_name: str, *, present: bool) -> bool:
     return await change(api, NODES, node_name, decide) is not None
 
 
-async def unlabel_node(api: KubeApi, node_name: str) -> None:
-    """Take the label away. Raises GpuDraError."""
+async def unlabel_node(api: KubeApi, node_name: str, names: Collection[str]) -> None:
+    """Take labels away. Raises GpuDraError."""
 
     def decide(node: Object) -> Object | None:
         labels = node["metadata"].get("labels") or {}
-        others = {key: value for key, value in labels.items() if key != GPU_PRESENT}
+        others = {key: value for key, value in labels.items() if key not in names}
         return None if others == labels else _with_labels(node, others)
 
     await change(api, NODES, node_name, decide)

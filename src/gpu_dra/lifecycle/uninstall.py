@@ -16,7 +16,7 @@ from gpu_dra.core.errors import Conflict, NotReady
 from gpu_dra.kube.api import DAEMON_SETS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from gpu_dra.kube.change import change
 from gpu_dra.kube.errors import NotFound
-from gpu_dra.lifecycle.label import GPU_PRESENT, unlabel_node
+from gpu_dra.lifecycle.label import unlabel_node
 from gpu_dra.slices.marks import NODE_CONDITION, OURS
 
 if TYPE_CHECKING:
@@ -92,23 +92,23 @@ class Uninstall:
                 await self._api.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
         return sorted({slice_["spec"].get("nodeName", "") for slice_ in slices})
 
-    async def clear_nodes(self, *, label: bool) -> None:
-        """Take the condition off every node that has it, and the label where our detector set it (`label`)."""
+    async def clear_nodes(self, labels: Sequence[str]) -> None:
+        """Take the condition off every node that has it, and the labels that we set."""
         for node in (await self._api.list(NODES)).items:
             with contextlib.suppress(NotFound):  # an autoscaler took the node
-                await self._clear(node, label=label)
+                await self._clear(node, labels)
 
-    async def _clear(self, node: Object, *, label: bool) -> None:
+    async def _clear(self, node: Object, labels: Sequence[str]) -> None:
         name = node["metadata"]["name"]
-        if label and GPU_PRESENT in (node["metadata"].get("labels") or {}):
-            await unlabel_node(self._api, name)
+        if set(labels) & (node["metadata"].get("labels") or {}).keys():
+            await unlabel_node(self._api, name, labels)
         if _without_condition(node) is not None:  # most nodes of a large cluster have none, and need no question
             await change(self._api, NODES, name, _without_condition, status=True)
 
     async def _pods(self, instance: str) -> list[tuple[str, str]]:
         """Name and node of each pod of the release."""
         pods: list[tuple[str, str]] = []
-        for component in ("node", "detector"):
+        for component in ("node", "detector", "agent"):
             selector = {"app.kubernetes.io/instance": instance, "app.kubernetes.io/component": component}
             found = (await self._api.list(PODS, namespace=self._namespace, label_selector=selector)).items
             pods += [(pod["metadata"]["name"], pod["spec"].get("nodeName", "no node")) for pod in found]

@@ -21,6 +21,7 @@ from gpu_dra.claims.room import open_claims
 from gpu_dra.core.clock import SystemClock
 from gpu_dra.core.locks import LockDirectory
 from gpu_dra.core.tasks import supervise
+from gpu_dra.hardware.reservations import Reservations
 from gpu_dra.kube.events import EventRecorder
 from gpu_dra.kube.http import HttpKubeApi
 from gpu_dra.kube.kubeconfig import server_for_daemon
@@ -36,6 +37,7 @@ from gpu_dra.node.offers import Offers
 from gpu_dra.node.probes import Probes, serving_grpc_health, serving_http
 from gpu_dra.node.registering import Registering
 from gpu_dra.node.registration import RegistrationService
+from gpu_dra.node.reserved import ReservedGpus
 from gpu_dra.node.retire import retire
 from gpu_dra.node.servers import serving
 from gpu_dra.node.sockets import SocketPaths, claim_name, plan_sockets, sweep_names
@@ -94,7 +96,8 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         own=sockets.registration,
     )
     metrics = NodeMetrics(driver=driver, node=settings.node_name)
-    the_machine = machine.open_machine(settings, clock=clock)
+    reserved = ReservedGpus(Reservations(directories.data), clock=clock)
+    the_machine = machine.open_machine(settings, clock=clock, lent=reserved.is_exclusive)
     discovery = the_machine.discovery
     stack.push_async_callback(discovery.close)
     slices = SliceMetrics(metrics, clock)
@@ -134,10 +137,14 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         unpublished=lambda: coexistence.obstacle or slices.unpublished,
     )
     await _serve_probes(settings, stack, probes, metrics)
-    offers = Offers(discovery, coexistence, publisher, api, metrics, node_name=settings.node_name, taken=registration.taken)
+    offers = Offers(
+        discovery, coexistence, reserved, publisher, api,
+        metrics=metrics, node_name=settings.node_name, taken=registration.taken,
+    )  # fmt: skip
     background: dict[str, Callable[[], Awaitable[None]]] = {
         "discovery": discovery.run,
         "coexistence": coexistence.run,
+        "reserved": reserved.run,
         "offers": offers.run,
         "slices": publisher.run,
         "reconcile": claims.reconciler.run,

@@ -18,6 +18,8 @@ from gpu_dra.hardware.simulated import simulated_machine
 from gpu_dra.node.simulated_cdi import SimulatedCdiBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpu_dra.claims.ports import SpecBuilder
     from gpu_dra.core.clock import Clock
     from gpu_dra.node.settings import NodeSettings
@@ -32,12 +34,14 @@ class Machine:
     specs: SpecDirectory
 
 
-def open_machine(settings: NodeSettings, *, clock: Clock) -> Machine:
-    """Nothing is asked of the hardware yet. Raises Refused for an unknown simulation."""
+def open_machine(settings: NodeSettings, *, clock: Clock, lent: Callable[[], bool]) -> Machine:
+    """Nothing is asked of the hardware yet; `lent` as in `Discovery`. Raises Refused for an unknown simulation."""
     specs = SpecDirectory(settings.cdi_root)
     if settings.simulate:
         simulated = FakeNvml(simulated_machine(settings.simulate), seed=settings.node_name)
-        return Machine(discovery=Discovery(simulated, settings.host, clock=clock), builder=SimulatedCdiBuilder(), specs=specs)
+        return Machine(
+            discovery=Discovery(simulated, settings.host, clock=clock, lent=lent), builder=SimulatedCdiBuilder(), specs=specs
+        )
     root = settings.host.driver_root
     real = PynvmlAdapter(lambda: find_library(root, "libnvidia-ml.so.1", on_host=settings.host.host_driver_root))
-    return Machine(discovery=Discovery(real, settings.host, clock=clock), builder=CdiBuilder(settings.host), specs=specs)
+    return Machine(discovery=Discovery(real, settings.host, clock=clock, lent=lent), builder=CdiBuilder(settings.host), specs=specs)

@@ -1,4 +1,4 @@
-"""What this node offers, from two things that change by themselves: its hardware, and whether somebody else offers it already."""
+"""What this node offers, from what changes by itself: its hardware, whether somebody else offers it, and which GPUs are being worked on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpu_dra.node.coexistence import Coexistence
     from gpu_dra.node.metrics import NodeMetrics
     from gpu_dra.node.ports import Inventories
+    from gpu_dra.node.reserved import ReservedGpus
     from gpu_dra.slices.publisher import SlicePublisher
 
 
@@ -30,16 +31,18 @@ class Offers:
         self,
         inventories: Inventories,
         coexistence: Coexistence,
+        reserved: ReservedGpus,
         publisher: SlicePublisher,
         api: KubeApi,
-        metrics: NodeMetrics,
         *,
+        metrics: NodeMetrics,
         node_name: str,
         taken: asyncio.Event,
     ) -> None:
         """`taken`: the kubelet has taken this plugin."""
         self._inventories = inventories
         self._coexistence = coexistence
+        self._reserved = reserved
         self._publisher = publisher
         self._api = api
         self._metrics = metrics
@@ -57,10 +60,11 @@ class Offers:
         changes = self._inventories.changes()
         newest: asyncio.Task[Inventory] = asyncio.ensure_future(anext(changes))
         verdict = asyncio.ensure_future(self._coexistence.changed.wait())
+        reserved = asyncio.ensure_future(self._reserved.changed.wait())
         inventory: Inventory | None = None
         try:
             while True:
-                await asyncio.wait({newest, verdict}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({newest, verdict, reserved}, return_when=asyncio.FIRST_COMPLETED)
                 if newest.done():
                     inventory = newest.result()
                     self._metrics.set_inventory(inventory)
@@ -68,10 +72,14 @@ class Offers:
                 if verdict.done():
                     self._coexistence.changed.clear()
                     verdict = asyncio.ensure_future(self._coexistence.changed.wait())
+                if reserved.done():
+                    self._reserved.changed.clear()
+                    reserved = asyncio.ensure_future(self._reserved.changed.wait())
                 if inventory is not None and self._coexistence.known:
                     self._publisher.publish(await self._pool(inventory))
         finally:
             verdict.cancel()
+            reserved.cancel()
             newest.cancel()
             with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
                 await newest
@@ -79,4 +87,5 @@ class Offers:
     async def _pool(self, inventory: Inventory) -> DesiredPool:
         if self._coexistence.reason:
             return DesiredPool(driver=DRIVER_NAME, node_name=self._node_name, slices=())
-        return build_slices(inventory, node_name=self._node_name, server_version=await self._api.server_version())
+        offered = self._reserved.without(inventory)
+        return build_slices(offered, node_name=self._node_name, server_version=await self._api.server_version())

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OUR_DIRECTORIES: Final = ("claims", "set-aside", "locks")
+OUR_DIRECTORIES: Final = ("claims", "set-aside", "locks", "reserved")
 """In the data directory; the sockets go with their servers."""
 
 

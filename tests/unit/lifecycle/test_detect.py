@@ -124,5 +124,5 @@ async def test_a_conflict_with_the_kubelet_is_tried_again(api):
 
 async def test_taking_the_label_away_leaves_the_others(api):
     await label_node(api, "node-a", present=True)
-    await unlabel_node(api, "node-a")
+    await unlabel_node(api, "node-a", [GPU_PRESENT])
     assert labels(api) == {"a": "b"}

@@ -122,12 +122,12 @@ async def test_label_and_condition_leave_every_node_and_nothing_else_does(cluste
     node = cluster.api.store.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     conditions = [{"type": "Ready", "status": "True"}, {"type": NODE_CONDITION, "status": "True"}]
     cluster.api.store.update_status(NODES, {**node, "status": {"conditions": conditions}})
-    await cluster.steps.clear_nodes(label=True)
+    await cluster.steps.clear_nodes(["nvidia.com/gpu.present"])
     after = cluster.api.store.get(NODES, "node-a")
     assert after["metadata"]["labels"] == {"a": "b"}
     assert after["status"]["conditions"] == [{"type": "Ready", "status": "True"}]
     calls = len(cluster.api.calls)
-    await cluster.steps.clear_nodes(label=True)
+    await cluster.steps.clear_nodes(["nvidia.com/gpu.present"])
     assert len(cluster.api.calls) == calls + 1, "a node without our traces costs no question of its own"
 
 
@@ -135,5 +135,5 @@ async def test_a_label_that_somebody_else_set_stays(cluster):
     """Without our detector it is the GPU operator's, or a person's."""
     metadata = {"name": "node-a", "labels": {GPU_PRESENT: "true"}}
     cluster.api.store.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-    await cluster.steps.clear_nodes(label=False)
+    await cluster.steps.clear_nodes([])
     assert cluster.api.store.get(NODES, "node-a")["metadata"]["labels"] == {GPU_PRESENT: "true"}

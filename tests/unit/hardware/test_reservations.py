@@ -1,0 +1,35 @@
+"""A GPU that is worked on is out of service until its reservation ends, whoever is alive."""
+
+import pytest
+
+from gpu_dra.core.errors import Broken
+from gpu_dra.hardware.reservations import Reservation, Reservations
+
+ONE = Reservation(uuid="GPU-1", reason="its MIG geometry is being changed", until=100.0, exclusive=False)
+
+
+def test_a_reservation_is_read_until_it_ends_or_is_removed(tmp_path):
+    reservations = Reservations(tmp_path)
+    assert reservations.read(now=0) == ()
+    reservations.write(ONE)
+    assert reservations.read(now=99) == (ONE,)
+    assert reservations.read(now=100) == ()
+    reservations.remove("GPU-1")
+    reservations.remove("GPU-1")
+    assert reservations.read(now=0) == ()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"uuid": "GPU-2"}', b'{"uuid": "GPU-2", "reason": "", "until": "x", "exclusive": 1}']
+)
+def test_a_file_that_cannot_be_understood_reserves_nothing_and_hides_no_other(tmp_path, content):
+    reservations = Reservations(tmp_path)
+    reservations.write(ONE)
+    (tmp_path / "reserved/GPU-2.json").write_bytes(content)
+    assert reservations.read(now=0) == (ONE,)
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "reserved").write_text("")
+    with pytest.raises(Broken, match=r"cannot write below .*reserved"):
+        Reservations(tmp_path).write(ONE)
