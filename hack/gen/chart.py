@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of values in the chart's README from the comments of its values.yaml.
+"""Write the table of values in the chart's README from the comments of its values.yaml, and bring the CRDs of api/crds along.
 
 A comment stands right above its key. Every key has one, or holds only keys that have; anything else is an error. A map with a comment
 is one value, such as a node selector.
@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 CHART = Path(__file__).resolve().parents[2] / "helm/gpu-dra"
+CRDS = Path(__file__).resolve().parents[2] / "api/crds"
 BEGIN, END = "<!-- generated: values -->\n", "<!-- end -->\n"
 _KEY = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z]\w*):")
 
@@ -76,6 +77,7 @@ def main() -> int:
     except ValueError as error:
         print(f"hack/gen/chart.py: {error}", file=sys.stderr)
         return 1
+    (CHART / "files/crds.yaml").write_text("---\n".join(path.read_text() for path in sorted(CRDS.glob("*.yaml"))))
     readme.write_text(f"{head}{BEGIN}{made}{END}{tail}")
     return 0
 

@@ -82,6 +82,10 @@ _PROGRAMS: Final = (
 _FIRMWARE: Final = ("gsp_ga10x.bin", "gsp_tu10x.bin")
 
 
+KERNEL_TREE = "mock-kernel"
+"""Where the driver root brings `/proc/driver/nvidia` along, so that a container that changes partitions changes what the kernel shows."""
+
+
 def library_directory(arch: Architecture) -> str:
     """Where Debian's and Ubuntu's packages put the libraries, relative to the driver root."""
     return f"usr/lib/{arch.triplet}"
@@ -96,6 +100,7 @@ def driver_root(version: str, arch: Architecture, programs: DriverPrograms) -> l
         *_firmware(version),
         *_configuration(),
         Directory(path="tmp"),
+        Directory(path=f"{library_directory(arch)}/{KERNEL_TREE}"),
         Socket(path="run/nvidia-persistenced/socket"),
         # ldconfig reads it: the stub root has the layout of Debian, whatever this machine's distribution.
         File(path="etc/ld.so.conf", content=f"/{library_directory(arch)}\n".encode()),

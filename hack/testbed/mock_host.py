@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Final
 
 from hack.testbed import mounts
 from hack.testbed.cluster.errors import LabError
-from hack.testbed.driver_files import DriverPrograms, driver_root, library_directory
+from hack.testbed.driver_files import KERNEL_TREE, DriverPrograms, driver_root, library_directory
 from hack.testbed.elf_stub import architecture
 from hack.testbed.kernel_files import CONFIG_CAPABILITY, MONITOR_CAPABILITY, capability_node, dev_entries, proc_entries
 from hack.testbed.native import static_program
@@ -101,7 +101,8 @@ class HostTree:
 
     def mount_commands(self, *, driver_root: Path = DRIVER_ROOT) -> list[mounts.Command]:
         """Commands that put the tree in place in a private mount namespace, in order; they look at this machine's /sys and /dev."""
-        return mounts.plan(self.directory, real=mounts.look(self.directory), driver_root=driver_root)
+        kernel_tree = f"{library_directory(architecture(platform.machine()))}/{KERNEL_TREE}"
+        return mounts.plan(self.directory, real=mounts.look(self.directory), driver_root=driver_root, kernel_tree=kernel_tree)
 
     def apply(self, *, driver_root: Path = DRIVER_ROOT) -> None:
         """Put the tree in place in this process's mount namespace; nothing when it is. Raises LabError where that would do harm."""

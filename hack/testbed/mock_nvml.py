@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _SOURCES: Final = Path(__file__).resolve().parent.parent / "mock-nvml" / "src"
 _FLAGS: Final = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-Wl,--build-id=none")
-_SHARED: Final = ("state.c", "elf_page.c", "mig.c", "mig_compute.c", "faults.c", "events.c", "capabilities.c")
+_SHARED: Final = ("state.c", "elf_page.c", "mig.c", "mig_compute.c", "faults.c", "events.c", "capabilities.c", "locate.c")
 _CONTROL: Final = ("start.c", "ctl.c", "describe.c", "show.c", *_SHARED)
-_SMI: Final = ("start.c", "smi.c", "smi_devices.c", "smi_print.c", "capabilities.c")
+_SMI: Final = ("start.c", "smi.c", "smi_devices.c", "smi_print.c", "capabilities.c", "locate.c")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

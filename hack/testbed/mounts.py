@@ -61,8 +61,8 @@ def _machines_own_namespace() -> bool:
         return False
 
 
-def plan(tree: Path, *, real: RealHost, driver_root: Path) -> list[Command]:
-    """Commands, in order, that put the tree at `tree` in place; its driver root appears at `driver_root`."""
+def plan(tree: Path, *, real: RealHost, driver_root: Path, kernel_tree: str) -> list[Command]:
+    """Commands, in order, that put the tree at `tree` in place; its driver root appears at `driver_root`, with `kernel_tree` in it."""
     return [
         ("mount", "--bind", f"{tree}/proc/driver", "/proc/driver"),
         ("mount", "--bind", f"{tree}/proc/devices", "/proc/devices"),
@@ -70,6 +70,7 @@ def plan(tree: Path, *, real: RealHost, driver_root: Path) -> list[Command]:
         *_dev(tree, real.dev_mounts),
         ("mkdir", "-p", str(driver_root)),
         ("mount", "--bind", f"{tree}/root", str(driver_root)),
+        ("mount", "--bind", f"{tree}/proc/driver/nvidia", f"{driver_root}/{kernel_tree}"),
     ]
 
 

@@ -35,7 +35,14 @@ CHOICES = {
 }  # fmt: skip
 OFFLINE = {"1.37.2": "1.37", "1.36.3": "1.36", "1.34.4": "1.35"}
 """The oldest schemas that are published with it are 1.35's; 1.34 serves the same kinds in the same versions."""
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "DeviceClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+CLUSTER_WIDE = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "DeviceClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 
 
 @cache

@@ -12,6 +12,7 @@ MAY_BLOCK = (
     ("gpu_dra/kube/kubeconfig.py", {"load_kubeconfig"}, {"io.TextIOWrapper.read"}),  # at start, says so itself
     ("gpu_dra/kube/auth.py", {"in_cluster"}, {"os.stat"}),  # at start
     ("gpu_dra/core/locks.py", {"_open", "_unlink", "names"}, LOCAL_DIRECTORY),  # a call, cheaper than a thread
+    ("gpu_dra/hardware/reservations.py", {"stamp"}, {"os.stat"}),  # the same
     ("gpu_dra/node/servers.py", {"_unlink"}, {"os.unlink"}),  # the same
     ("gpu_dra/node/coexistence.py", {"_other_driver"}, {"os.stat"}),  # the same
     ("gpu_dra/cdi/writer.py", {"exists_intact"}, {"os.stat", "io.BufferedReader.read"}),  # only tests ask it

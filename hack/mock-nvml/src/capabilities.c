@@ -2,8 +2,11 @@
 #include "capabilities.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "locate.h"
 
 enum { PATH_LENGTH = 512 };
 
@@ -24,10 +27,27 @@ bool capability_on_host(const struct machine *machine)
     return access(path, F_OK) == 0;
 }
 
-/* Directory of the instance; with `make`, each level that is missing is made. */
-static void directory(char *path, const struct machine *machine, unsigned gpu_minor, unsigned gi, int ci, bool make)
+/*
+ * The tree to write to. The kernel shows a partition to everybody, whoever made it: a process in a container does not see the host's
+ * /proc/driver, so that the driver root brings the tree along. False where there is none, as in a container that only uses a GPU.
+ */
+static bool writable_tree(char *path, const struct machine *machine)
 {
-    int n = snprintf(path, PATH_LENGTH, "%s/capabilities", machine->host_tree);
+    char marker[PATH_LENGTH + sizeof("/" HOST_MARKER)];
+    snprintf(path, PATH_LENGTH, "%s", machine->host_tree);
+    if (capability_on_host(machine))
+        return true;
+    locate_own_directory(path, PATH_LENGTH - sizeof("/" KERNEL_TREE));
+    snprintf(path + strlen(path), sizeof("/" KERNEL_TREE), "/" KERNEL_TREE);
+    snprintf(marker, sizeof(marker), "%s/" HOST_MARKER, path);
+    return access(marker, F_OK) == 0;
+}
+
+/* Directory of the instance below `path`, which is continued; with `make`, each level that is missing is made. */
+static void directory(char *path, unsigned gpu_minor, unsigned gi, int ci, bool make)
+{
+    int n = (int)strlen(path);
+    n += snprintf(path + n, PATH_LENGTH - (size_t)n, "/capabilities");
     for (int level = 0; level < (ci < 0 ? 3 : 4); level++) {
         size_t room = PATH_LENGTH - (size_t)n;
         n += level == 0 ? snprintf(path + n, room, "/gpu%u", gpu_minor)
@@ -42,9 +62,9 @@ static void directory(char *path, const struct machine *machine, unsigned gpu_mi
 void capability_add(const struct machine *machine, unsigned gpu_minor, unsigned gi, int ci)
 {
     char path[PATH_LENGTH], file[PATH_LENGTH + 8];
-    if (!capability_on_host(machine))
+    if (!writable_tree(path, machine))
         return;
-    directory(path, machine, gpu_minor, gi, ci, true);
+    directory(path, gpu_minor, gi, ci, true);
     snprintf(file, sizeof(file), "%s/access", path);
     FILE *access_file = fopen(file, "w");
     if (!access_file)
@@ -57,9 +77,9 @@ void capability_add(const struct machine *machine, unsigned gpu_minor, unsigned 
 void capability_remove(const struct machine *machine, unsigned gpu_minor, unsigned gi, int ci)
 {
     char path[PATH_LENGTH], file[PATH_LENGTH + 8];
-    if (!capability_on_host(machine))
+    if (!writable_tree(path, machine))
         return;
-    directory(path, machine, gpu_minor, gi, ci, false);
+    directory(path, gpu_minor, gi, ci, false);
     snprintf(file, sizeof(file), "%s/access", path);
     unlink(file);
     rmdir(path);

@@ -46,6 +46,12 @@ const char *locate_own_version(void)
     return strchr(version, '.') ? version : "";
 }
 
+void locate_own_directory(char *path, size_t length)
+{
+    const char *slash = strrchr(find_own_path(), '/');
+    snprintf(path, length, "%.*s", slash ? (int)(slash - own_path) : 0, own_path);
+}
+
 /* The first machine file of any version in the directory; a library without a version in its name belongs to it. */
 static void find_any(char *path, size_t length, int directory_length)
 {

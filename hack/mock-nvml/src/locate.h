@@ -12,4 +12,7 @@ void locate_state(char *path, size_t length);
 /* What this library's file name says after `libnvidia-ml.so.`, when that is a version and no bare SONAME number; else "". */
 const char *locate_own_version(void);
 
+/* Directory of this library, as this process sees it; "" when it cannot be told. */
+void locate_own_directory(char *path, size_t length);
+
 #endif

@@ -43,6 +43,14 @@ def bound_gpus(host: HostPaths) -> tuple[PciAddress, ...]:
     return tuple(sorted(_addresses(host.sys / "bus/pci/drivers/nvidia")))
 
 
+def bound_driver(host: HostPaths, pci: PciAddress) -> str | None:
+    """The kernel driver that has taken the device, `nvidia` or `nouveau`; None when none has."""
+    try:
+        return (_device(host, pci) / "driver").readlink().name
+    except OSError:
+        return None
+
+
 def numa_node(host: HostPaths, pci: PciAddress) -> int | None:
     """The NUMA node the GPU is attached to; None when the platform does not say (-1)."""
     text = _text(_device(host, pci) / "numa_node")

@@ -23,6 +23,7 @@ from gpu_dra.kube.kubeconfig import server_for_daemon
 from gpu_dra.lifecycle.mig.label import MigLabels
 from gpu_dra.lifecycle.mig.manager import MigManager
 from gpu_dra.lifecycle.mig.wish import parse
+from gpu_dra.lifecycle.node_look import NodeLook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +44,8 @@ class AgentSettings:
     plugin_data: Path
     """The plugin's data directory, where reservations are left for it."""
     mig_config_file: Path | None
+    root: Path
+    """The host's root directory as we see it."""
 
 
 def read_configs(path: Path | None) -> dict[str, tuple[Rule, ...]]:
@@ -79,7 +82,17 @@ async def _serve(settings: AgentSettings) -> None:
         clock=clock,
     )
     labels = MigLabels(api, manager, events, node_name=settings.node_name, clock=clock)
-    work = {"events": events.run, "labels": labels.watch, "MIG": labels.run}
+    look = NodeLook(
+        api,
+        events,
+        manager=manager,
+        labels=labels,
+        node_name=settings.node_name,
+        host=settings.host,
+        root=settings.root,
+        clock=clock,
+    )
+    work = {"events": events.run, "labels": labels.watch, "MIG": labels.run, "look": look.run}
     tasks = [asyncio.create_task(supervise(name, each, clock=clock), name=name) for name, each in work.items()]
     log.info("agent works", extra={"node": settings.node_name})
     try:

@@ -21,6 +21,7 @@ class ReservedGpus:
         self.changed = asyncio.Event()
         self._reservations = reservations
         self._clock = clock
+        self._stamp = reservations.stamp()
         self._now: tuple[Reservation, ...] = reservations.read(now=clock.wall())
 
     def is_exclusive(self) -> bool:
@@ -35,8 +36,11 @@ class ReservedGpus:
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            now = await asyncio.to_thread(self._reservations.read, now=self._clock.wall())
-            if now != self._now:
-                self._now = now
-                self.changed.set()
+            stamp = self._reservations.stamp()
+            if stamp != self._stamp or self._now:
+                self._stamp = stamp
+                now = await asyncio.to_thread(self._reservations.read, now=self._clock.wall())
+                if now != self._now:
+                    self._now = now
+                    self.changed.set()
             await self._clock.sleep(POLL_SECONDS)

@@ -29,6 +29,15 @@ def test_a_file_that_cannot_be_understood_reserves_nothing_and_hides_no_other(tm
     assert reservations.read(now=0) == (ONE,)
 
 
+def test_a_stamp_tells_that_something_was_written_or_removed(tmp_path):
+    reservations = Reservations(tmp_path)
+    stamps = [reservations.stamp()]
+    for change in (lambda: reservations.write(ONE), lambda: reservations.write(ONE), lambda: reservations.remove("GPU-1")):
+        change()
+        stamps.append(reservations.stamp())
+    assert len(set(stamps)) == 4
+
+
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "reserved").write_text("")
     with pytest.raises(Broken, match=r"cannot write below .*reserved"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,15 @@ class State(StrEnum):
     FAILED = "failed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of the wish."""
+
+    state: State
+    reason: str
+    message: str
+
+
 class MigLabels:
     """Brings geometry and labels of one node together, for ever."""
 
@@ -52,6 +62,8 @@ class MigLabels:
         self._clock = clock
         self._asked = asyncio.Event()
         self._told = ""
+        self.answer: Answer | None = None
+        """Of the newest look; None without a wish."""
 
     async def watch(self) -> None:
         """Notice another wish at once. Raises Refused when the account may not watch nodes."""
@@ -81,6 +93,7 @@ class MigLabels:
         name = wish_of(node)
         if name is None:
             await self._label(None)
+            self.answer = None
             return None
         try:
             changes = await self._manager.changes(name)
@@ -95,6 +108,7 @@ class MigLabels:
         return await self._tell(node, State.SUCCESS, "MigConfigApplied", done, quiet=not changes)
 
     async def _tell(self, node: Object, state: State, reason: str, message: str, *, quiet: bool = False) -> State:
+        self.answer = Answer(state=state, reason=reason, message=message)
         await self._label(state)
         if message != self._told and not quiet:
             severity = Severity.NORMAL if state is State.SUCCESS else Severity.WARNING
