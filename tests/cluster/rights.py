@@ -35,6 +35,7 @@ COMPONENTS: Final = ("node", "detector", "agent", "uninstall")
 _BETAS: Final = "resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true"
 _RUNS: Final = frozenset({"DaemonSet", "Job", "Pod"})
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
+GPU_NODES: Final = "/apis/gpudra.dev/v1alpha1/gpunodes"
 Object = dict[str, Any]
 
 
@@ -43,6 +44,11 @@ def a_slice(version: str = "v1", name: str = "try", **where: Any) -> Object:
     pool = {"name": where.get("nodeName", OWN), "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "gpu.nvidia.com", "pool": pool, **where}
     return {"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+
+
+def a_gpu_node(name: str) -> Object:
+    """What the agent of a node creates."""
+    return {"apiVersion": "gpudra.dev/v1alpha1", "kind": "GpuNode", "metadata": {"name": name}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +94,12 @@ class User:
         return answer.body
 
     def may_not(self, method: str, path: str, body: Object | None = None, *, why: str) -> None:
-        """Ask, and hold the server to a refusal in these words: RBAC's "cannot VERB resource", or those of a policy."""
+        """Ask, and hold the server to a refusal in these words: RBAC's "cannot VERB resource", or those of a policy.
+
+        The object's version is left out: a controller's write in between must not be what refuses.
+        """
+        if body is not None:
+            body = body | {"metadata": {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}}
         answer = self.ask(method, path, body)
         assert answer.code in (403, 422), f"{method} {path}: {answer.code} {answer.message}"
         assert why in answer.message, answer.message
@@ -120,11 +131,13 @@ class Rights:
 
     def await_policies(self) -> None:
         """Return once the API server goes by the policies, which it does a moment after it was given them."""
-        plugin, detector, other = self.user("node", node=OWN), self.user("detector", node=OWN), f"/api/v1/nodes/{OTHER}"
+        plugin, detector, agent = (self.user(component, node=OWN) for component in ("node", "detector", "agent"))
+        other = f"/api/v1/nodes/{OTHER}"
         for what, ask in (
             ("slices", lambda: plugin.ask("POST", f"{SLICES}?dryRun=All", a_slice(allNodes=True))),
             ("node status", lambda: plugin.ask("PUT", f"{other}/status?dryRun=All", self.node(OTHER))),
             ("detector", lambda: detector.ask("PUT", f"{other}?dryRun=All", self.node(OTHER))),
+            ("GpuNodes", lambda: agent.ask("POST", f"{GPU_NODES}?dryRun=All", a_gpu_node(OTHER))),
         ):
             wait_for(f"policy {what}", lambda ask=ask: "own node only" in ask().message, needs=[], deadline_s=30)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.rights import OTHER, OWN, SLICES, Rights, a_slice, rendered, rights_lab
+from tests.cluster.rights import GPU_NODES, OTHER, OWN, SLICES, Rights, a_gpu_node, a_slice, rendered, rights_lab
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -249,9 +249,23 @@ def test_detector_and_agent_write_none_of_the_others_labels(rights):
         rights.user(account, node=OWN).may_not("PUT", f"/api/v1/nodes/{OWN}", node, why="may change nothing of a Node but")
 
 
+def test_the_agent_tells_of_its_own_node_only(rights):
+    agent = rights.user("agent", node=OWN)
+    why = f"the agent of node {OWN} may write the GpuNode of its own node only, not {OTHER}"
+    agent.may_not("POST", GPU_NODES, a_gpu_node(OTHER), why=why)
+    rights.apply(a_gpu_node(OTHER), a_gpu_node(OWN))
+    theirs = rights.admin.may("GET", f"{GPU_NODES}/{OTHER}")
+    agent.may_not("PUT", f"{GPU_NODES}/{OTHER}/status", theirs | {"status": {"phase": "Ready"}}, why=why)
+    own = agent.may("GET", f"{GPU_NODES}/{OWN}")
+    agent.may("PUT", f"{GPU_NODES}/{OWN}/status", own | {"status": {"phase": "Ready"}})
+    rights.lab.kubectl("delete", "gpunodes", OTHER, OWN)
+
+
 def test_the_api_server_has_no_doubt_about_the_expressions(rights):
     """It checks their types in the background and tells in the policy's status."""
     found = json.loads(rights.lab.kubectl("get", "validatingadmissionpolicies", "-o", "json"))["items"]
     mine = [each for each in found if each["metadata"]["name"].startswith(rights.full)]
-    assert len(mine) == 3
-    assert [each["status"].get("typeChecking") for each in mine] == [{}, {}, {}]
+    assert {each["metadata"]["name"] for each in mine} == {
+        f"{rights.full}-{name}" for name in ("slices", "node-status", "node-labels", "gpunodes")
+    }
+    assert [each["status"].get("typeChecking") for each in mine] == [{}, {}, {}, {}]

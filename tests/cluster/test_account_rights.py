@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.rights import COMPONENTS, OWN, SLICES, a_slice, rights_lab
+from tests.cluster.rights import COMPONENTS, GPU_NODES, OWN, SLICES, a_gpu_node, a_slice, rights_lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +77,9 @@ NOT_GRANTED: dict[str, tuple[Request, ...]] = {
         ("POST", f"{MINE}/events", "create", "events"),
     ),
     "agent": (
+        ("GET", GPU_NODES, "list", "gpunodes"),
+        ("PUT", f"{GPU_NODES}/{OWN}", "update", "gpunodes"),
+        ("DELETE", f"{GPU_NODES}/{OWN}", "delete", "gpunodes"),
         ("GET", f"{MINE}/pods", "list", "pods"),
         ("PUT", f"{NODE}/status", "update", "nodes/status"),
         ("GET", CLAIM, "get", "resourceclaims"),
@@ -144,6 +147,9 @@ def test_the_agent_may_do_all_that_its_work_needs(rights, users):
     agent.may("PUT", NODE, node)
     agent.may("GET", CLAIMS)
     agent.may("GET", SLICES)
+    gpu_node = agent.may("POST", GPU_NODES, a_gpu_node(OWN))
+    agent.may("PUT", f"{GPU_NODES}/{OWN}/status", gpu_node | {"status": {"phase": "Ready"}})
+    assert agent.may("GET", f"{GPU_NODES}/{OWN}")["status"] == {"phase": "Ready"}
     event = agent.may("POST", f"{CORE}/namespaces/default/events", an_event("of-the-agent"))
     agent.may("PUT", f"{CORE}/namespaces/default/events/of-the-agent", event | {"count": 2})
 
@@ -174,6 +180,6 @@ def claim(rights: Rights) -> str:
     return CLAIM
 
 
-def an_event() -> dict[str, Any]:
+def an_event(name: str = "try") -> dict[str, Any]:
     about = {"apiVersion": "v1", "kind": "Node", "name": OWN}
-    return {"metadata": {"name": "try"}, "involvedObject": about, "reason": "Try", "type": "Normal", "message": "a", "count": 1}
+    return {"metadata": {"name": name}, "involvedObject": about, "reason": "Try", "type": "Normal", "message": "a", "count": 1}

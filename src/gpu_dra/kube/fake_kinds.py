@@ -34,6 +34,7 @@ KINDS = {
         namespaced=True,
         field_labels=frozenset({"involvedObject.kind", "involvedObject.name", "involvedObject.uid", "reason", "type"}),
     ),
+    "gpunodes": Kind(name="GpuNode", namespaced=False, has_status=True),
     "leases": Kind(name="Lease", namespaced=True),
     "namespaces": Kind(name="Namespace", namespaced=False, has_status=True),
     "nodes": Kind(name="Node", namespaced=False, has_status=True, created_with_status=True),

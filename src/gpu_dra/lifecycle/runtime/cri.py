@@ -6,6 +6,7 @@ be another one. Source: CRI `runtime.v1`, `Status` with `verbose`; what `info["c
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -47,13 +48,17 @@ class RuntimeFacts:
 
 async def ask_runtime(root: Path) -> RuntimeFacts:
     """The runtime whose socket is below the host's root, as we see it. Raises nothing."""
-    found = [path for name in SOCKETS if (path := root / name).is_socket()]
+    found = await asyncio.to_thread(_sockets, root)
     if not found:
         return RuntimeFacts(trouble=f"no container runtime's socket is below {root} ({', '.join(SOCKETS)})")
     try:
         return await _ask(found[0])
     except grpc.aio.AioRpcError as error:
         return RuntimeFacts(trouble=f"{found[0]} does not answer: {error.details()}")
+
+
+def _sockets(root: Path) -> list[Path]:
+    return [path for name in SOCKETS if (path := root / name).is_socket()]
 
 
 async def _ask(socket: Path) -> RuntimeFacts:
