@@ -167,7 +167,7 @@ def test_the_uninstall_may_do_all_that_its_work_needs(rights, users):
     uninstall.may("DELETE", f"{SLICES}/try")
     uninstall.may("PUT", NODE, uninstall.may("GET", NODE))
     uninstall.may("PUT", f"{NODE}/status", uninstall.may("GET", NODE))
-    for name in ("gpu-dra-node", "gpu-dra-detector"):
+    for name in ("gpu-dra-node", "gpu-dra-detector", "gpu-dra-agent"):
         assert uninstall.ask("DELETE", f"{DAEMONSETS}/{name}").code == 404
 
 

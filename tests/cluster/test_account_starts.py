@@ -110,10 +110,12 @@ def full_cluster(rights: Rights) -> Iterator[None]:
 
 UNINSTALL = (
     "--namespace=gpu-dra",
+    "--daemonset=gpu-dra-agent",
     "--daemonset=gpu-dra-detector",
     "--daemonset=gpu-dra-node",
     "--instance=gpu-dra",
     "--clear-label=nvidia.com/gpu.present",
+    "--clear-label=nvidia.com/mig.config.state",
     "--timeout=1",
 )
 

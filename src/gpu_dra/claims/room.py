@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_dra.claims.boot import read_boot_id
 from gpu_dra.claims.effects import NoSideEffects
 from gpu_dra.claims.host_work import HostWork
 from gpu_dra.claims.journal import Journal
@@ -18,6 +17,7 @@ from gpu_dra.claims.threads import Threads
 from gpu_dra.claims.users import ContainerUsers
 from gpu_dra.core.clock import SystemClock
 from gpu_dra.core.locks import LockDirectory
+from gpu_dra.hardware.boot import read_boot_id
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -98,7 +98,8 @@ class Discovery:
         backoff = Backoff(first=POLL, most=_MOST_WAIT)
         while True:
             if self._is_lent():
-                await self._worker.run(self._session.close)
+                if not self._worker.hung():  # a library that is closed under a call is worse than one that is in somebody's way
+                    await self._worker.run(self._session.close)
                 self._looked = self._clock.monotonic()
                 await self._clock.sleep(POLL)
                 continue

@@ -1,7 +1,8 @@
 """GPUs that somebody on this node works on, so that they are not offered meanwhile: one small file each, with an end.
 
 The agent writes them, the plugin reads them; neither needs the other to be alive. An end in the future stands behind each, so that an
-agent that dies leaves no GPU out of service. Blocking, a few small local files.
+agent that dies leaves no GPU out of service. It is told by the kernel's clock since boot, which both share and nobody sets; those of
+another boot have ended. Blocking, a few small local files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Reservation:
     uuid: str
     reason: str
     until: float
-    """Wall clock, seconds since the epoch."""
+    """Seconds of `CLOCK_MONOTONIC`."""
     exclusive: bool
     """Nobody else may have NVML open: a change of MIG mode is refused while a client holds the GPU."""
 
@@ -37,9 +38,10 @@ class Reservation:
 class Reservations:
     """The files of one node."""
 
-    def __init__(self, data: Path) -> None:
-        """`data`: the plugin's data directory."""
+    def __init__(self, data: Path, *, boot_id: str) -> None:
+        """`data`: the plugin's data directory. `boot_id`: of this boot."""
         self._directory = data / DIRECTORY
+        self._boot_id = boot_id
 
     def stamp(self) -> int:
         """Differs when a file was written or removed since: one stat, so that nobody needs to read every second."""
@@ -49,7 +51,7 @@ class Reservations:
             return 0
 
     def read(self, *, now: float) -> tuple[Reservation, ...]:
-        """Those that have not ended; a file that cannot be understood reserves nothing."""
+        """Those that have not ended, `now` being the clock's; a file that cannot be understood reserves nothing."""
         return tuple(each for each in self._all() if each.until > now)
 
     def write(self, reservation: Reservation) -> None:
@@ -57,6 +59,7 @@ class Reservations:
         content = {
             "uuid": reservation.uuid,
             "reason": reservation.reason,
+            "boot_id": self._boot_id,
             "until": reservation.until,
             "exclusive": reservation.exclusive,
         }
@@ -78,6 +81,8 @@ class Reservations:
         for path in sorted(self._directory.glob("GPU-*.json")):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 content = json.loads(path.read_bytes())
+                if content["boot_id"] != self._boot_id:
+                    continue
                 yield Reservation(
                     uuid=str(content["uuid"]),
                     reason=str(content["reason"]),

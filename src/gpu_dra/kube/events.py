@@ -32,6 +32,9 @@ REPEAT_SECONDS = 60.0
 DIFFERENT_PER_OBJECT = 10
 """Different events about one object that are remembered; further ones are dropped until older ones are forgotten."""
 
+FORGOTTEN_SECONDS = 3600.0
+"""After which an event that was not repeated is forgotten, as by the API server (kube-apiserver --event-ttl)."""
+
 REMEMBERED = 500
 """Events remembered for counting; the least recently repeated is forgotten first."""
 
@@ -142,6 +145,8 @@ class EventRecorder:
             await self._clock.sleep(SECONDS_PER_WRITE)
 
     def _begin(self, saying: _Saying, now: float) -> None:
+        while self._known and next(iter(self._known.values())).last <= now - FORGOTTEN_SECONDS:
+            self._forget_oldest()
         if self._per_object[saying.about.uid] >= DIFFERENT_PER_OBJECT:
             log.info("too many different events, one dropped", extra={"reason": saying.reason, "about": saying.about.name})
             return
@@ -149,8 +154,11 @@ class EventRecorder:
             self._known[saying] = _Series(first=now, last=now)
             self._per_object[saying.about.uid] += 1
         if len(self._known) > REMEMBERED:
-            forgotten, _ = self._known.popitem(last=False)
-            self._per_object -= Counter({forgotten.about.uid: 1})
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        forgotten, _ = self._known.popitem(last=False)
+        self._per_object -= Counter({forgotten.about.uid: 1})
 
     def _enqueue(self, saying: _Saying) -> bool:
         try:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gpu_dra.core.clock import SystemClock
-from gpu_dra.core.errors import Refused
+from gpu_dra.core.errors import NotReady, Refused
+from gpu_dra.core.locks import LockDirectory
 from gpu_dra.core.tasks import supervise
+from gpu_dra.hardware.boot import read_boot_id
 from gpu_dra.hardware.driver_root import find_library
 from gpu_dra.hardware.pynvml_adapter import PynvmlAdapter
 from gpu_dra.hardware.reservations import Reservations
@@ -26,12 +29,16 @@ from gpu_dra.lifecycle.mig.wish import parse
 from gpu_dra.lifecycle.node_look import NodeLook
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from gpu_dra.hardware.host import HostPaths
     from gpu_dra.lifecycle.mig.wish import Rule
 
 log = logging.getLogger(__name__)
+
+OTHER_AGENT_SECONDS: Final = 30.0
+"""For the agent of before to end; the kubelet starts this one again after that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +67,38 @@ def read_configs(path: Path | None) -> dict[str, tuple[Rule, ...]]:
 
 def serve(settings: AgentSettings) -> None:
     """Work until SIGTERM or SIGINT. Raises GpuDraError when it cannot start."""
-    read_configs(settings.mig_config_file)
     asyncio.run(_serve(settings))
 
 
 async def _serve(settings: AgentSettings) -> None:
-    clock = SystemClock()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with alone(settings):
+        await _work(settings, stop)
+
+
+@contextlib.asynccontextmanager
+async def alone(settings: AgentSettings, *, within: float = OTHER_AGENT_SECONDS) -> AsyncIterator[None]:
+    """Two agents would end each other's reservations. Raises NotReady when the other one does not end."""
+    held = LockDirectory(settings.plugin_data / "locks").hold(["agent"], within=within)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(held)
+        except NotReady as error:
+            raise NotReady(f"another gpu-dra agent works on this node and must end first: {error}") from error
+        yield
+
+
+async def _work(settings: AgentSettings, stop: asyncio.Event) -> None:
+    clock = SystemClock()
     api = HttpKubeApi(server_for_daemon(settings.kubeconfig, os.environ), clock=clock)
     worker = NvmlWorker(_nvml(settings.host))
     events = EventRecorder(api, clock=clock, component="gpu-dra-agent", instance=settings.node_name)
     manager = MigManager(
         api,
         worker,
-        Reservations(settings.plugin_data),
+        Reservations(settings.plugin_data, boot_id=read_boot_id(settings.host)),
         node_name=settings.node_name,
         host=settings.host,
         configs=partial(read_configs, settings.mig_config_file),

@@ -86,8 +86,8 @@ class NodeLook:
             driver_root=str(self._host.host_driver_root),
             mig=_mig(node),
         )
-        await self._write(node, seen)
         self._tell(node, findings)
+        await self._write(node, seen)
 
     async def _write(self, node: Object, seen: Seen) -> None:
         def decide(gpu_node: Object) -> Object | None:
@@ -102,13 +102,15 @@ class NodeLook:
 
     async def _boards(self) -> Sequence[Board]:
         try:
-            return await self._manager.boards()
-        except GpuDraError:  # the conditions say why
+            return await self._manager.boards_that_answer()
+        except (
+            GpuDraError
+        ):  # what there is without NVML is told all the same, and the plugin tells of a driver that does not answer
             return ()
 
     def _geometry(self, node: Object) -> list[Finding]:
         name, answer = wish_of(node), self._labels.answer
-        if name is None or answer is None:
+        if name is None or answer is None or answer.config != name:
             return []
         verdict = Verdict.TRUE if answer.state is State.SUCCESS else Verdict.FALSE
         return [Finding(type="MigGeometry", verdict=verdict, reason=answer.reason, message=answer.message)]
@@ -125,7 +127,7 @@ class NodeLook:
                 self._events.record(
                     about, severity=Severity.WARNING, reason=f"{finding.type}{finding.reason}", message=finding.message
                 )
-            elif before is not None and before.verdict is Verdict.FALSE:
+            elif finding.verdict is Verdict.TRUE and before is not None and before.verdict is Verdict.FALSE:
                 self._events.record(
                     about, severity=Severity.NORMAL, reason=f"{finding.type}{finding.reason}", message=finding.message
                 )
@@ -133,7 +135,8 @@ class NodeLook:
 
 def _mig(node: Object) -> dict[str, str]:
     labels = node["metadata"].get("labels") or {}
-    found = {"config": wish_of(node), "state": labels.get(STATE)}
+    state = labels.get(STATE)
+    found = {"config": wish_of(node), "state": state if state in set(State) else None}  # others write it, too
     return {key: value for key, value in found.items() if value}
 
 

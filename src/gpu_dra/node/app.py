@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpu_dra.claims.manager import ClaimSettings
@@ -21,6 +22,7 @@ from gpu_dra.claims.room import open_claims
 from gpu_dra.core.clock import SystemClock
 from gpu_dra.core.locks import LockDirectory
 from gpu_dra.core.tasks import supervise
+from gpu_dra.hardware.boot import read_boot_id
 from gpu_dra.hardware.reservations import Reservations
 from gpu_dra.kube.events import EventRecorder
 from gpu_dra.kube.http import HttpKubeApi
@@ -37,7 +39,7 @@ from gpu_dra.node.offers import Offers
 from gpu_dra.node.probes import Probes, serving_grpc_health, serving_http
 from gpu_dra.node.registering import Registering
 from gpu_dra.node.registration import RegistrationService
-from gpu_dra.node.reserved import ReservedGpus
+from gpu_dra.node.reserved import ReservedGpus, UnreservedInventories
 from gpu_dra.node.retire import retire
 from gpu_dra.node.servers import serving
 from gpu_dra.node.sockets import SocketPaths, claim_name, plan_sockets, sweep_names
@@ -96,7 +98,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         own=sockets.registration,
     )
     metrics = NodeMetrics(driver=driver, node=settings.node_name)
-    reserved = ReservedGpus(Reservations(directories.data), clock=clock)
+    reserved = ReservedGpus(Reservations(directories.data, boot_id=read_boot_id(settings.host)), clock=clock)
     the_machine = machine.open_machine(settings, clock=clock, lent=reserved.is_exclusive)
     discovery = the_machine.discovery
     stack.push_async_callback(discovery.close)
@@ -106,7 +108,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
         directories.data,
         settings=ClaimSettings(driver=driver, pool=settings.node_name),
         api=api,
-        inventories=discovery,
+        inventories=UnreservedInventories(discovery, reserved),
         specs=the_machine.specs,
         builder=the_machine.builder,
         host=settings.host,
@@ -144,7 +146,7 @@ async def _start(settings: NodeSettings, stack: contextlib.AsyncExitStack, *, dr
     background: dict[str, Callable[[], Awaitable[None]]] = {
         "discovery": discovery.run,
         "coexistence": coexistence.run,
-        "reserved": reserved.run,
+        "reserved": partial(reserved.run, discovery.refresh),
         "offers": offers.run,
         "slices": publisher.run,
         "reconcile": claims.reconciler.run,

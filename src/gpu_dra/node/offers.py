@@ -61,13 +61,13 @@ class Offers:
         newest: asyncio.Task[Inventory] = asyncio.ensure_future(anext(changes))
         verdict = asyncio.ensure_future(self._coexistence.changed.wait())
         reserved = asyncio.ensure_future(self._reserved.changed.wait())
-        inventory: Inventory | None = None
+        known = False
         try:
             while True:
                 await asyncio.wait({newest, verdict, reserved}, return_when=asyncio.FIRST_COMPLETED)
                 if newest.done():
-                    inventory = newest.result()
-                    self._metrics.set_inventory(inventory)
+                    known = True
+                    self._metrics.set_inventory(newest.result())
                     newest = asyncio.ensure_future(anext(changes))
                 if verdict.done():
                     self._coexistence.changed.clear()
@@ -75,8 +75,8 @@ class Offers:
                 if reserved.done():
                     self._reserved.changed.clear()
                     reserved = asyncio.ensure_future(self._reserved.changed.wait())
-                if inventory is not None and self._coexistence.known:
-                    self._publisher.publish(await self._pool(inventory))
+                if known and self._coexistence.known:
+                    self._publisher.publish(await self._pool(self._inventories.current))
         finally:
             verdict.cancel()
             reserved.cancel()

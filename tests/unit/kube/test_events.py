@@ -77,6 +77,14 @@ async def test_an_object_is_not_flooded_with_different_events(running, api, cloc
     assert len(api.store.list(EVENTS)) == DIFFERENT_PER_OBJECT
 
 
+async def test_an_object_that_is_spoken_of_for_days_is_never_fallen_silent_about(running, api, clock):
+    """An agent speaks of one Node only, and the API server forgets its Events after an hour."""
+    for day in range(2 * DIFFERENT_PER_OBJECT):
+        say(running, f"day {day}")
+        await clock.advance(86_400)
+    assert len(api.store.list(EVENTS)) == 2 * DIFFERENT_PER_OBJECT
+
+
 async def test_an_event_that_expired_on_the_server_is_made_anew(running, api, clock):
     say(running)
     await clock.settle()

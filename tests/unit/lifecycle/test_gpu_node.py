@@ -10,6 +10,7 @@ from gpu_dra.core.clock import FakeClock
 from gpu_dra.core.errors import NotReady
 from gpu_dra.hardware.host import HostPaths
 from gpu_dra.kube.api import EVENTS, NODES
+from gpu_dra.kube.errors import Invalid
 from gpu_dra.kube.events import EventRecorder
 from gpu_dra.kube.fake import FakeKubeApi
 from gpu_dra.lifecycle.gpu_node import GPU_NODES
@@ -55,7 +56,7 @@ class Agent:
         link.unlink(missing_ok=True)
         link.symlink_to(f"../../drivers/{driver}")
 
-    async def boards(self):
+    async def boards_that_answer(self):
         if self.boards_trouble:
             raise self.boards_trouble
         return (board(H100, 0),)
@@ -118,7 +119,7 @@ async def test_what_goes_wrong_and_well_again_is_an_event_once(agent):
 
 
 async def test_what_the_geometry_waits_for_is_a_condition(agent):
-    agent.answer = Answer(state=State.PENDING, reason="MigConfigWaits", message="waiting for claim ml/train")
+    agent.answer = Answer(config="all-balanced", state=State.PENDING, reason="MigConfigWaits", message="waiting for claim ml/train")
     await agent.look.look()
     assert agent.condition("MigGeometry")["status"] == "False"
     assert agent.condition("MigGeometry")["message"] == "waiting for claim ml/train"
@@ -128,3 +129,26 @@ async def test_a_driver_that_does_not_answer_hides_no_gpu(agent):
     agent.boards_trouble = NotReady("NVML is away")
     await agent.look.look()
     assert agent.status["gpus"] == [{"pci": "0000:1b:00.0", "driver": "nouveau"}]
+
+
+async def test_an_answer_to_another_wish_is_not_told_as_one_to_this(agent):
+    """Between a new label and the first look at it the old answer says nothing."""
+    agent.answer = Answer(config="all-1g.10gb", state=State.SUCCESS, reason="MigConfigApplied", message="cut")
+    await agent.look.look()
+    assert "MigGeometry" not in [each["type"] for each in agent.status["conditions"]]
+
+
+async def test_a_state_that_another_manager_wrote_is_not_copied(agent):
+    """NVIDIA's MIG manager knows states that the GpuNode's schema would refuse."""
+    node = agent.api.store.get(NODES, "node-a")
+    node["metadata"]["labels"]["nvidia.com/mig.config.state"] = "rebooting"
+    agent.api.store.update(NODES, node)
+    await agent.look.look()
+    assert agent.status["mig"] == {"config": "all-balanced"}
+
+
+async def test_a_status_that_cannot_be_written_is_told_by_events_all_the_same(agent):
+    agent.api.fail(Invalid("no"), resource=GPU_NODES, times=None)
+    with pytest.raises(Invalid):
+        await agent.look.look()
+    assert "KernelModuleNouveau" in await agent.told()

@@ -121,7 +121,7 @@ def arrange(board: Board, wanted: Mapping[str, int]) -> tuple[Partition, ...]:
     wishes = [profiles[name] for name, count in wanted.items() for _ in range(count)]
     wishes.sort(key=lambda profile: (-max(each.size for each in profile.placements), -profile.slices, profile.name))
     most_slices = max((profile.slices for profile in board.profiles), default=0)
-    found = _place(wishes, (), most_slices) if sum(profile.slices for profile in wishes) <= most_slices else None
+    found = _place(wishes, ()) if sum(profile.slices for profile in wishes) <= most_slices else None
     if found is None:
         raise Refused(
             f"{board.name}, a {board.product_name}, cannot be cut into{_listed(wanted)[1:]}: they do not fit beside each other"
@@ -129,7 +129,7 @@ def arrange(board: Board, wanted: Mapping[str, int]) -> tuple[Partition, ...]:
     return found
 
 
-def _place(wishes: Sequence[Profile], placed: tuple[Partition, ...], most_slices: int) -> tuple[Partition, ...] | None:
+def _place(wishes: Sequence[Profile], placed: tuple[Partition, ...]) -> tuple[Partition, ...] | None:
     """Backtracking over at most seven instances; equal profiles are placed in rising order, so that nothing is tried twice."""
     if not wishes:
         return placed
@@ -138,7 +138,7 @@ def _place(wishes: Sequence[Profile], placed: tuple[Partition, ...], most_slices
     for placement in sorted(profile.placements, key=lambda each: each.start):
         if (same and placement.start <= max(same)) or any(placement.overlaps(each.placement) for each in placed):
             continue
-        found = _place(wishes[1:], (*placed, Partition(profile_name=profile.name, placement=placement)), most_slices)
+        found = _place(wishes[1:], (*placed, Partition(profile_name=profile.name, placement=placement)))
         if found is not None:
             return found
     return None

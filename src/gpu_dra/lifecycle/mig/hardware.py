@@ -5,12 +5,13 @@ A change that is killed at any line leaves a GPU that `plan` sees as not cut as 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from gpu_dra.core.errors import Broken, Conflict, NotReady
 from gpu_dra.hardware import sysfs
 from gpu_dra.hardware.nvml import GPU_INSTANCE_PROFILE_KINDS
-from gpu_dra.hardware.nvml_errors import InvalidArgument, NotSupported, error_for
+from gpu_dra.hardware.nvml_errors import InvalidArgument, NotSupported, NvmlError, error_for
 from gpu_dra.lifecycle.mig.geometry import Board, Partition, Profile
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ COMPUTE_INSTANCE_PROFILE_KINDS: Final = range(0x0B)
 def read_boards(nvml: Nvml, host: HostPaths) -> tuple[Board, ...]:
     """Every GPU as it is cut now. Raises NvmlError: a node of which one GPU does not answer is not changed."""
     return tuple(read_board(nvml, host, index) for index in range(nvml.gpu_count()))
+
+
+def read_boards_that_answer(nvml: Nvml, host: HostPaths) -> tuple[Board, ...]:
+    """Those GPUs of which everything can be read."""
+    found = []
+    for index in range(nvml.gpu_count()):
+        with contextlib.suppress(NvmlError):
+            found.append(read_board(nvml, host, index))
+    return tuple(found)
 
 
 def read_board(nvml: Nvml, host: HostPaths, index: int) -> Board:

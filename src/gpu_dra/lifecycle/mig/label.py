@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from gpu_dra.core.backoff import Backoff
 from gpu_dra.core.errors import Conflict, GpuDraError, NotReady
 from gpu_dra.kube.api import NODES
 from gpu_dra.kube.change import change
@@ -31,7 +32,9 @@ STATE: Final = "nvidia.com/mig.config.state"
 LOOK_SECONDS: Final = 30.0
 """Between looks that nothing asked for: a person may cut a GPU by hand, a reboot forgets what was cut."""
 AGAIN_SECONDS: Final = 10.0
-"""After something that may pass."""
+"""While somebody holds a GPU that is to be cut."""
+MOST_SECONDS: Final = 600.0
+"""Between tries that take GPUs out of service and come to nothing: a node is not kept out of work by what does not work."""
 
 
 class State(StrEnum):
@@ -46,6 +49,7 @@ class State(StrEnum):
 class Answer:
     """What became of the wish."""
 
+    config: str
     state: State
     reason: str
     message: str
@@ -77,11 +81,19 @@ class MigLabels:
 
     async def run(self) -> None:
         """Look at each new wish, and now and then, for ever."""
+        backoff = Backoff(first=2 * LOOK_SECONDS, most=MOST_SECONDS)
         while True:
+            if self._asked.is_set():
+                backoff.reset()
             self._asked.clear()
             seconds = LOOK_SECONDS
             try:
-                if await self.look() is State.PENDING:
+                state = await self.look()
+                if state in (None, State.SUCCESS):
+                    backoff.reset()
+                elif self._manager.worked:
+                    seconds = backoff.next()
+                elif state is State.PENDING:
                     seconds = AGAIN_SECONDS
             except GpuDraError as error:
                 log.warning("cannot see or tell how this node is to be cut", extra={"error": str(error)})
@@ -98,23 +110,27 @@ class MigLabels:
         try:
             changes = await self._manager.changes(name)
             if changes:
+                message = f"the GPUs are being cut as {name} says"
+                self.answer = Answer(config=name, state=State.PENDING, reason="MigConfigApplying", message=message)
                 await self._label(State.PENDING)
                 await self._manager.apply(changes, name)
         except (Conflict, NotReady) as error:
-            return await self._tell(node, State.PENDING, "MigConfigWaits", str(error))
+            waits = f"to be cut as {name} says: {error}"
+            return await self._tell(node, Answer(config=name, state=State.PENDING, reason="MigConfigWaits", message=waits))
         except GpuDraError as error:
-            return await self._tell(node, State.FAILED, "MigConfigFailed", str(error))
+            return await self._tell(node, Answer(config=name, state=State.FAILED, reason="MigConfigFailed", message=str(error)))
         done = f"the GPUs are cut as {name} says" + "".join(f"; {each}" for each in changes)
-        return await self._tell(node, State.SUCCESS, "MigConfigApplied", done, quiet=not changes)
+        answer = Answer(config=name, state=State.SUCCESS, reason="MigConfigApplied", message=done)
+        return await self._tell(node, answer, quiet=not changes)
 
-    async def _tell(self, node: Object, state: State, reason: str, message: str, *, quiet: bool = False) -> State:
-        self.answer = Answer(state=state, reason=reason, message=message)
+    async def _tell(self, node: Object, answer: Answer, *, quiet: bool = False) -> State:
+        self.answer, state, message = answer, answer.state, answer.message
         await self._label(state)
         if message != self._told and not quiet:
             severity = Severity.NORMAL if state is State.SUCCESS else Severity.WARNING
             log.log(logging.INFO if state is State.SUCCESS else logging.WARNING, "MIG", extra={"state": state, "message_": message})
             self._events.record(
-                Reference.of({"apiVersion": "v1", "kind": "Node", **node}), severity=severity, reason=reason, message=message
+                Reference.of({"apiVersion": "v1", "kind": "Node", **node}), severity=severity, reason=answer.reason, message=message
             )
         self._told = message
         return state

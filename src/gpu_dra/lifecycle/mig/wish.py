@@ -53,7 +53,7 @@ def parse(text: str, *, where: str) -> dict[str, tuple[Rule, ...]]:
     """The configurations of a file by name. Raises Refused with file and field."""
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or a number that is none
         raise Refused(f"{where} is no YAML: {' '.join(str(error).split())}") from error
     top = _mapping(content, where, {"version", "mig-configs"})
     if top.get("version") != FILE_VERSION:

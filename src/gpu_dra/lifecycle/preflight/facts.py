@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _SECURE_BOOT: Final = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-_NVIDIA_MODULE: Final = re.compile(r"(^|/)nvidia\.ko(\.\w+)?:", re.MULTILINE)
+_NVIDIA_MODULE: Final = re.compile(r"(^|/)nvidia(-current)?\.ko(\.\w+)?:", re.MULTILINE)
+"""Debian's own packages build `nvidia-current.ko`."""
 _VERSIONED: Final = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+(?:\.\d+)?)")
 _FABRIC_MANAGER: Final = "nv-fabricmanager"[:15]
 """As /proc/<pid>/comm has it, which holds 15 characters."""
@@ -106,7 +107,7 @@ def _boots_next(root: Path) -> Kernel | None:
         if found is not None and found.name.startswith("vmlinuz-"):
             return _kernel(root, found.name.removeprefix("vmlinuz-"))
     releases = [path.name.removeprefix("vmlinuz-") for path in _entries(root / "boot") if path.name.startswith("vmlinuz-")]
-    releases = [release for release in releases if "rescue" not in release]
+    releases = [release for release in releases if not re.search("rescue|[+]debug$", release)]
     return _kernel(root, max(releases, key=_by_version)) if releases else None
 
 

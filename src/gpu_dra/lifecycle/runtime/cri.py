@@ -91,6 +91,6 @@ def judge(*, name: str, version: str, config: str) -> RuntimeFacts:
     return RuntimeFacts(
         name=name or "the container runtime",
         version=version,
-        cdi=True if always else told.get("enableCDI"),
+        cdi=True if always else cdi if isinstance(cdi := told.get("enableCDI"), bool) else None,
         directories=tuple(map(str, directories)),
     )

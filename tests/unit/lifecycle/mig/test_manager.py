@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
@@ -9,6 +10,7 @@ from gpu_dra.core.clock import FakeClock
 from gpu_dra.core.tasks import supervise
 from gpu_dra.hardware.fake import FakeNvml, Fault
 from gpu_dra.hardware.host import HostPaths
+from gpu_dra.hardware.nvml_errors import NvmlError
 from gpu_dra.hardware.reservations import Reservations
 from gpu_dra.hardware.simulated import simulated_machine
 from gpu_dra.hardware.worker import NvmlWorker
@@ -32,7 +34,7 @@ class Host:
         self.api.store.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": {"team": "a"}}})
         self.nvml = FakeNvml(simulated_machine(machine))
         self.worker = NvmlWorker(self.nvml)
-        self.reservations = Reservations(root)
+        self.reservations = Reservations(root, boot_id="boot")
         self.plugin_runs = True
         self.events = EventRecorder(self.api, clock=self.clock, component="gpu-dra-agent", instance="node-a")
         self.text = "{version: v1, mig-configs: {}}"
@@ -51,11 +53,12 @@ class Host:
             configs=lambda: parse(self.text, where="config.yaml"),
             clock=self.clock,
         )
+        self.manager = manager
         return MigLabels(self.api, manager, self.events, node_name="node-a", clock=self.clock)
 
     async def publish(self):
         """What the plugin does: every GPU that is not reserved, whole or by partitions, in one slice."""
-        self.reserved = await asyncio.to_thread(self.reservations.read, now=self.clock.wall())
+        self.reserved = await asyncio.to_thread(self.reservations.read, now=self.clock.monotonic())
         taken = {each.uuid for each in self.reserved}
         self.put_slice([gpu.minor for gpu in self.nvml.gpus if gpu.uuid not in taken])
         if taken:
@@ -193,7 +196,7 @@ async def test_a_gpu_that_somebody_holds_is_left_alone_and_the_holder_is_named(m
         host.ask("all-1g.10gb")
         await host.until(lambda: host.cut(7) == ["1g.10gb"] * 7 and host.state == "pending" and host.told)
         assert not host.nvml.gpus[3].mode.current
-        assert "gpu-3 (0000:61:00.0): claim ml/train of pod train-0" in host.told[-1]
+        assert "gpu-3 (0000:61:00.0) waits for claim ml/train of pod train-0" in host.told[-1]
         host.api.store.delete(RESOURCE_CLAIMS, "train", namespace="ml")
         await host.until(lambda: host.state == "success")
         assert host.cut(3) == ["1g.10gb"] * 7
@@ -322,7 +325,7 @@ async def test_a_success_that_is_none_is_found_by_reading_back(make_host):
         assert "is not cut as all-7g.80gb says" in host.told[-1]
 
 
-@pytest.mark.parametrize("calls", range(0, 40, 3))
+@pytest.mark.parametrize("calls", range(0, 40, 7))
 async def test_an_agent_that_is_killed_at_any_line_is_followed_by_one_that_ends_the_work(make_host, calls):
     """Killed: no `finally` runs, so that reservations stay behind."""
     host = make_host()
@@ -361,3 +364,93 @@ async def test_an_agent_that_is_killed_at_any_line_is_followed_by_one_that_ends_
     async with running(host):
         await host.until(lambda: host.state == "success" and host.reserved == (), seconds=400)
     assert [host.cut(minor) for minor in range(8)] == [["2g.20gb"] * 3] * 8
+
+
+async def test_a_mode_that_somebody_keeps_from_being_switched_is_tried_less_and_less_and_costs_the_node_little(make_host):
+    """An exporter that has NVML open must not keep eight GPUs out of service for ever."""
+    host = make_host()
+    host.nvml.order(Fault(method="set_mig_mode", code=IN_USE, times=None))
+    reserved = 0
+    async with running(host):
+        host.ask("all-1g.10gb")
+        await host.until(lambda: host.told)
+        for second in range(3000):
+            await host.clock.advance(1)
+            await asyncio.sleep(0.0005)
+            reserved += bool(host.reserved) and second >= 1200
+        assert host.state == "pending"
+        assert host.told[0].count("gpu-0 (0000:1b:00.0)") == 1
+    assert reserved < 300, "more than a sixth of the second half hour out of service"
+
+
+async def test_another_wish_is_tried_at_once_however_often_the_last_one_failed(make_host):
+    host = make_host()
+    host.nvml.order(Fault(method="create_gpu_instance", code=NOT_PERMITTED))
+    async with running(host):
+        host.ask("all-1g.10gb")
+        await host.until(lambda: host.state == "failed", seconds=60)
+        await host.clock.advance(1800)
+        host.nvml.clear()
+        host.ask("all-2g.20gb")
+        await host.until(lambda: host.state == "success", seconds=60)
+
+
+async def test_gpus_that_wait_for_a_reset_and_gpus_that_are_held_are_told_together_and_are_no_failure(make_host):
+    host = make_host("a100x8")
+    host.hold("gpu-3")
+    async with running(host):
+        host.ask("all-1g.5gb")
+        await host.until(lambda: any("claim ml/train" in each and "--gpu-reset" in each for each in host.told))
+        assert host.state == "pending"
+        assert not any("MigConfigFailed" in event["reason"] for event in host.api.store.list(EVENTS))
+
+
+async def test_while_nvml_hangs_no_session_is_opened_over_it(make_host):
+    """To open a session closes the one before, under the call that has not returned."""
+    host = make_host()
+    host.worker = NvmlWorker(host.nvml, deadline=0.05)
+    host.agent = host.new_agent()
+    release, opened = threading.Event(), []
+    order, open_ = host.nvml.set_mig_mode, host.nvml.open
+    host.nvml.set_mig_mode = lambda *arguments, **keywords: release.wait(10) and order(*arguments, **keywords)
+    host.nvml.open = lambda: (opened.append(True), open_())
+    async with running(host):
+        host.ask("all-1g.10gb")
+        await host.until(lambda: any("did not return" in each for each in host.told))
+        assert host.reserved, "what is being switched is offered again"
+        before = len(opened)
+        for _ in range(100):
+            await host.clock.advance(1)
+            await asyncio.sleep(0.001)
+        assert len(opened) == before
+        host.nvml.set_mig_mode = order
+        release.set()
+        await host.until(lambda: host.state == "success", seconds=1300)
+
+
+async def test_an_agent_that_is_stopped_in_the_midst_leaves_the_gpu_out_of_service(make_host):
+    """The NVML call that has begun goes on without it."""
+    host = make_host()
+    host.nvml.create_gpu_instance = lambda *_: asyncio.run(asyncio.sleep(0.3))
+    async with running(host):
+        host.ask("all-1g.10gb")
+        await host.until(lambda: host.reserved and host.nvml.gpus[0].mode.current)
+    assert await asyncio.to_thread(host.reservations.read, now=host.clock.monotonic())
+
+
+async def test_while_gpus_are_cut_the_answer_says_so(make_host):
+    host = make_host()
+    host.plugin_runs = False
+    async with running(host):
+        host.ask("all-1g.10gb")
+        await host.until(lambda: host.state == "pending")
+        assert host.agent.answer.reason == "MigConfigApplying"
+        assert host.agent.answer.config == "all-1g.10gb"
+
+
+async def test_a_sick_gpu_hides_no_other_from_whoever_only_looks(make_host):
+    host = make_host()
+    host.nvml.order(Fault(method="uuid", code=NOT_PERMITTED, gpu=2))
+    assert [board.minor for board in await host.manager.boards_that_answer()] == [0, 1, 3, 4, 5, 6, 7]
+    with pytest.raises(NvmlError):
+        await host.manager.boards()

@@ -48,6 +48,8 @@ def test_gpus_that_cannot_do_mig_are_passed_over_by_all():
     ("text", "says"),
     [
         ("[", "config.yaml is no YAML"),
+        ("version: 2024-13-45", "config.yaml is no YAML"),
+        ("version: 0b_", "config.yaml is no YAML"),
         ("[]", "config.yaml: must be a mapping, not []"),
         ("{version: v2, mig-configs: {}}", "version: 'v2' is not known"),
         ("{version: v1, mig-configs: {}, extra: 1}", "unknown field extra"),

@@ -97,6 +97,7 @@ def test_what_the_host_does_not_say_is_unknown_and_no_alarm(change, kind):
         ("containerd", "1.6.0", "{}", None),
         ("containerd", "1.7.0", "no json", None),
         ("containerd", "1.7.0", "[]", None),
+        ("containerd", "1.7.0", '{"enableCDI": "true"}', None),
         ("cri-o", "1.34.1", "", True),
         ("cri-o", "1.20.1", "", None),
     ],
@@ -154,6 +155,14 @@ def test_facts_are_read_from_the_hosts_files(host):
     assert facts.boots_next == Kernel(release="6.8.0-60-generic", has_nvidia_module=False, has_headers=True)
     assert (facts.module_version, facts.module_is_open, facts.uvm) == ("580.126.09", True, True)
     assert (facts.nvswitches, facts.fabric_manager_runs, facts.secure_boot) == (1, True, False)
+
+
+def test_debians_own_module_is_a_module_and_a_debug_kernel_boots_by_hand_only(host):
+    root, paths = host
+    dep = root / "lib/modules/6.8.0-60-generic/modules.dep"
+    dep.write_text("updates/dkms/nvidia-current.ko.xz: updates/dkms/nvidia-current-uvm.ko.xz\n")
+    (root / "boot/vmlinuz-6.8.0-60-generic+debug").write_text("")
+    assert read_facts(paths, root).boots_next == Kernel(release="6.8.0-60-generic", has_nvidia_module=True, has_headers=True)
 
 
 def test_the_link_that_the_boot_loader_follows_wins_over_the_newest_kernel(host):
