@@ -28,8 +28,8 @@ SOCKETS: Final = (
 )
 """Where distributions have it, below the host's root."""
 SECONDS: Final = 5.0
-_CDI_ALWAYS: Final = {"cri-o": (1, 28)}
-"""Runtimes that cannot have it off, and since when."""
+_CDI_ALWAYS: Final = {"cri-o": (1, 28), "containerd": (2, 4)}
+"""Runtimes that have no switch for it, and since when. They still read nothing where the list of directories is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,11 @@ def judge(*, name: str, version: str, config: str) -> RuntimeFacts:
     except ValueError:
         told = {}
     told = told if isinstance(told, dict) else {}
-    directories: Sequence[str] = told.get("cdiSpecDirs") or ()
+    directories: Sequence[str] | None = told.get("cdiSpecDirs")
+    cdi = directories != [] if always else told.get("enableCDI")
     return RuntimeFacts(
         name=name or "the container runtime",
         version=version,
-        cdi=True if always else cdi if isinstance(cdi := told.get("enableCDI"), bool) else None,
-        directories=tuple(map(str, directories)),
+        cdi=cdi if isinstance(cdi, bool) else None,
+        directories=tuple(map(str, directories or ())),
     )

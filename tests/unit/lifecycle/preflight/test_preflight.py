@@ -100,6 +100,9 @@ def test_what_the_host_does_not_say_is_unknown_and_no_alarm(change, kind):
         ("containerd", "1.7.0", '{"enableCDI": "true"}', None),
         ("cri-o", "1.34.1", "", True),
         ("cri-o", "1.20.1", "", None),
+        ("containerd", "v2.4.2", '{"cdiSpecDirs": ["/etc/cdi"]}', True),
+        ("containerd", "v2.4.2", '{"cdiSpecDirs": []}', False),
+        ("containerd", "v2.3.1", '{"cdiSpecDirs": ["/etc/cdi"]}', None),
     ],
 )
 def test_the_runtime_is_judged_by_what_it_says_itself(name, version, config, cdi):
